@@ -1,0 +1,64 @@
+"""The command line: `loopwatch` and `python -m loopwatch`.
+
+Each command is a module of this package with `add(commands)`, which adds its parser and sets `run` to what takes
+the parsed arguments and returns the exit status. What a command needs beyond the core it imports when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+COMMANDS: Final = ("run", "top", "post", "attach", "detach", "report", "doctor")
+"""In the order of the help."""
+
+USAGE_ERROR: Final = 2
+
+
+def parser() -> argparse.ArgumentParser:
+    whole = argparse.ArgumentParser(
+        prog="loopwatch",
+        description="Who froze the asyncio event loop, and where did the time go?",
+        epilog="loopwatch COMMAND --help shows examples of each.",
+    )
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"loopwatch.cli.{name}").add(commands)
+    return whole
+
+
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    summary: str,
+    examples: str,
+) -> argparse.ArgumentParser:
+    """A command's parser, its help ending with examples."""
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog="examples:\n" + examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status. A usage error exits with 2, as argparse does."""
+    parsed = parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = parsed.run
+    try:
+        status = run(parsed)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # `| head` has seen enough; what is buffered must not be written at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

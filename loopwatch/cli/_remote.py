@@ -1,0 +1,234 @@
+"""Code in another process that runs, through sys.remote_exec (Python 3.14 on), and its answer.
+
+A script is left in a directory (_handover.py), and the target's main thread runs it the next time that it runs Python.
+All that it does there is to start a thread: to import loopwatch takes a while, which no loop shall wait for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from loopwatch import _page
+from loopwatch._text import printable
+from loopwatch.cli._handover import Handover, user_of
+
+_REMOTE_EXEC: Final = (3, 14)
+_LOOK_SECONDS: Final = 0.02
+_QUIET_SECONDS: Final = 1.0
+_PYTHON: Final = re.compile(r"(?:lib)?python(3\.\d+)")
+
+_SCRIPT: Final = """\
+def _loopwatch_script():
+    import threading
+
+    def work():
+        import json, os, shutil
+        directory, asker, call, arguments = {values!r}
+        try:
+            try:
+                from loopwatch.cli import _attached
+                answer = {{"answer": getattr(_attached, call)(**arguments)}}
+            except ImportError as problem:
+                answer = {{"problem": "import", "text": str(problem)}}
+            except BaseException as problem:
+                answer = {{"problem": type(problem).__name__, "text": str(problem)}}
+            with open(directory + "/new", "w") as file:
+                json.dump(answer, file)
+            os.rename(directory + "/new", directory + "/answer")
+            os.kill(asker, 0)
+        except ProcessLookupError:
+            shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            pass
+
+    threading.Thread(target=work, name="loopwatch-attach", daemon=True).start()
+
+_loopwatch_script()
+del _loopwatch_script
+"""
+
+
+class RemoteError(Exception):
+    """Why it could not be done, for whoever asked. Much of it is what the other process says of itself."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
+
+
+def call(
+    pid: int, function: str, wait: float, expected: Mapping[str, type], **arguments: Any
+) -> dict[str, Any]:
+    """The answer of loopwatch.cli._attached's function, which has what is `expected`."""
+    _check(pid)
+    handover = Handover()
+    keep = False
+    try:
+        values = (str(handover.directory), os.getpid(), function, arguments)
+        handover.write(_SCRIPT.format(values=values))
+        handover.give(*_user(pid))
+        if not handover.seen_by(pid):
+            raise RemoteError(
+                f"process {pid} cannot see {handover.script}: it has other files (a container, a chroot, a /tmp of its "
+                "own). Run loopwatch attach in there, or set TMPDIR to a directory that both see"
+            )
+        _execute(pid, handover.script)
+        keep = True  # it removes the directory itself, where nobody waits for it any more
+        answer = _await(pid, handover, wait)
+        keep = False
+    except RemoteError as problem:
+        keep = isinstance(problem, PendingError)
+        raise
+    finally:
+        handover.close(keep=keep)
+    return _result(pid, answer, expected)
+
+
+# --- before ---
+
+
+def _check(pid: int) -> None:
+    if _page.process_start(pid) is None:
+        raise RemoteError(f"there is no process {pid}")
+    if sys.version_info < _REMOTE_EXEC:
+        here = ".".join(map(str, sys.version_info[:2]))
+        raise RemoteError(
+            f"this needs Python 3.14 or newer on both sides, and this is {here} ({sys.executable}); process {pid} "
+            f"{_described(pid)}. Where that is 3.14 or newer: {_interpreter(pid)} -m loopwatch attach {pid}"
+        )
+    version = _version(pid)
+    if version is not None and version != sys.version_info[:2]:
+        here = ".".join(map(str, sys.version_info[:2]))
+        raise RemoteError(
+            f"both sides must be the same Python, of 3.14 or newer: this is {here}, and process {pid} "
+            f"{_described(pid)}. Where that is 3.14 or newer: {_interpreter(pid)} -m loopwatch attach {pid}"
+        )
+
+
+def _version(pid: int) -> tuple[int, int] | None:
+    """As the names of its executable and its libraries tell; None where they do not."""
+    names = []
+    with contextlib.suppress(OSError):
+        names.append(Path(f"/proc/{pid}/exe").readlink().name)
+    with contextlib.suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        names += [line.rpartition("/")[2] for line in maps.splitlines()]
+    for name in names:
+        if found := _PYTHON.match(name):
+            major, minor = found[1].split(".")
+            return int(major), int(minor)
+    return None
+
+
+def _described(pid: int) -> str:
+    version = _version(pid)
+    if version is not None:
+        return f"runs Python {version[0]}.{version[1]}"
+    return "does not look like a Python process"
+
+
+def _interpreter(pid: int) -> str:
+    """As it was started: of a virtual environment, not what that links to."""
+    try:
+        name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+    except OSError:
+        name = ""
+    return shlex.quote(name or "python3")  # its own word, and to be typed by somebody who trusts us
+
+
+def _user(pid: int) -> tuple[int, int]:
+    try:
+        return user_of(pid)
+    except OSError as problem:
+        raise RemoteError(f"process {pid} has ended") from problem
+
+
+# --- the call ---
+
+
+def _execute(pid: int, script: Path) -> None:
+    remote_exec: Any = getattr(sys, "remote_exec")  # noqa: B009, the stubs know it from 3.14 on only
+    try:
+        remote_exec(pid, str(script))
+    except PermissionError as problem:
+        raise RemoteError(_permission(pid, problem)) from problem
+    except ProcessLookupError as problem:
+        raise RemoteError(f"process {pid} has ended") from problem
+    except (OSError, RuntimeError) as problem:
+        text = str(problem)
+        if "not enabled" in text:
+            raise RemoteError(
+                f"process {pid} was started with remote debugging switched off "
+                "(PYTHON_DISABLE_REMOTE_DEBUG, -X disable-remote-debug, or so built)"
+            ) from problem
+        raise RemoteError(f"process {pid} {_described(pid)}, and cannot be reached: {text}") from problem
+
+
+def _permission(pid: int, problem: PermissionError) -> str:
+    reason = f"not permitted to reach into process {pid} ({problem.strerror or problem})"
+    with contextlib.suppress(OSError):
+        if user_of(pid)[0] != os.geteuid():
+            return f"{reason}: it is another user's; be that user, or root"
+    with contextlib.suppress(OSError, ValueError):
+        scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
+        if scope:
+            return f"{reason}: kernel.yama.ptrace_scope is {scope}; be root, or set it to 0"
+    return f"{reason}: it takes what a debugger needs (in a container the capability SYS_PTRACE)"
+
+
+class PendingError(RemoteError):
+    """It may still come."""
+
+
+def _await(pid: int, handover: Handover, wait: float) -> dict[str, Any]:
+    begin = time.monotonic()
+    told = False
+    while True:
+        try:
+            if (answer := handover.answer()) is not None:
+                return answer
+        except ValueError as problem:
+            raise RemoteError(f"process {pid}: {problem}") from problem
+        waited = time.monotonic() - begin
+        if _page.process_start(pid) is None:
+            raise RemoteError(f"process {pid} has ended")
+        if waited >= wait:
+            raise PendingError(
+                f"process {pid} has not run Python on its main thread for {wait:g} s, or may not read "
+                f"{handover.script}; it will act as soon as it does"
+            )
+        if waited >= _QUIET_SECONDS and not told:
+            told = True
+            print(f"waiting for the main thread of process {pid} to run Python", file=sys.stderr, flush=True)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _result(pid: int, answer: Mapping[str, Any], expected: Mapping[str, type]) -> dict[str, Any]:
+    if "problem" in answer:
+        raise RemoteError(_why(pid, str(answer["problem"]), str(answer.get("text", ""))))
+    result = answer.get("answer")
+    if not isinstance(result, dict) or any(
+        type(result.get(name)) is not kind for name, kind in expected.items()
+    ):
+        raise RemoteError(
+            f"process {pid}: its answer is not one of this loopwatch; it may have another version"
+        )
+    return result
+
+
+def _why(pid: int, problem: str, text: str) -> str:
+    if problem == "import":
+        return (
+            f"loopwatch cannot be imported in process {pid} ({text}): install it there, as "
+            f"{_interpreter(pid)} -m pip install loopwatch"
+        )
+    if problem == "RuntimeError":
+        return f"process {pid}: {text}"
+    return f"process {pid}: {problem}: {text}"

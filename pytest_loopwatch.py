@@ -1,0 +1,79 @@
+"""The pytest plugin as pytest finds it: options and the marker. The rest is in loopwatch.pytest, imported only when
+somebody asks for it: installing loopwatch must not change what a pytest run imports."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+MODES: Final = ("fail", "warn", "report")
+
+
+def parse_time(name: str, value: object) -> float:
+    """Seconds. UsageError that names the option, the value, and what is accepted."""
+    from loopwatch.cli._durations import THRESHOLDS, is_threshold, seconds  # only where it is on
+
+    found = -1.0
+    with contextlib.suppress(ValueError, OverflowError):
+        if isinstance(value, str):
+            found = seconds(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found = float(value)
+    if not is_threshold(found):
+        raise pytest.UsageError(f"{name} must be {THRESHOLDS}, not {value!r}")
+    return found
+
+
+def parse_mode(name: str, value: object) -> str:
+    if not isinstance(value, str) or value not in MODES:
+        raise pytest.UsageError(f"{name} must be one of {', '.join(MODES)}, not {value!r}")
+    return value
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("loopwatch", "loopwatch: what blocks the event loops that tests run")
+    group.addoption(
+        "--loopwatch",
+        action="store_true",
+        help="Watch every event loop that a test runs; off without it (ini: loopwatch = true).",
+    )
+    group.addoption(
+        "--loopwatch-threshold",
+        metavar="TIME",
+        help="How long a loop may be blocked: 50ms, 0.05s, 0.05 (ini: loopwatch_threshold; default 100ms).",
+    )
+    group.addoption(
+        "--loopwatch-mode",
+        metavar="MODE",
+        help="What becomes of a test that blocks longer: fail, warn, or report: only list it at the end "
+        "(ini: loopwatch_mode; default fail).",
+    )
+    parser.addini("loopwatch", "Watch every event loop that a test runs.", type="bool", default=False)
+    parser.addini("loopwatch_threshold", "How long a loop may be blocked: 50ms, 0.05s.", default="100ms")
+    parser.addini("loopwatch_mode", "What becomes of a test that blocks longer.", default="fail")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "loopwatch(threshold=None, enabled=True): how long this test may block an event loop (seconds, or "
+        "'50ms'), or that it is not watched.",
+    )
+    if config.option.loopwatch or config.getini("loopwatch"):
+        from loopwatch.pytest.plugin import Plugin
+
+        threshold = _chosen(config, "threshold", parse_time)
+        mode = _chosen(config, "mode", parse_mode)
+        config.pluginmanager.register(Plugin(config, threshold, mode), "loopwatch-watching")
+
+
+def _chosen(config: pytest.Config, name: str, parse: Callable[[str, object], T]) -> T:
+    given = getattr(config.option, f"loopwatch_{name}")
+    if given is not None:
+        return parse(f"--loopwatch-{name}", given)
+    return parse(f"ini option loopwatch_{name}", config.getini(f"loopwatch_{name}"))
