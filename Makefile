@@ -79,6 +79,7 @@ $(VENV)/done: $(VENV)/bin/python $(SOURCES)
 $(DEV)/done: $(DEV)/bin/python $(SOURCES) $(C_TESTS)
 	rm -rf build loopwatch/*.so
 	LOOPWATCH_TEST=1 $(DEV)/$(PIP) --editable '.[demo,test]'
+	@$(DEV)/bin/python -m compileall -q $(filter-out setup.py benchmarks examples,$(PYTHON_DIRS)) # the programs that tests start write none
 	@$(if $(LOOPWATCH_PORTABLE),true,$(DEV)/$(UVLOOP)) || echo "no uvloop for this interpreter: what needs it is skipped"
 	@touch $@
 

@@ -9,12 +9,14 @@ Switches (environment variables, read here only):
     LOOPWATCH_PORTABLE=1                    leave out everything that is Linux-only or reads interpreter memory
 """
 
+import copy
 import os
 import sysconfig
 import tomllib
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow"]
 
@@ -53,6 +55,19 @@ def link_args() -> list[str]:
     return args
 
 
+class SideBySide(build_ext):
+    """The two extensions at once; each keeps its objects apart, since both compile src/ and with other macros."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or True
+
+    def build_extension(self, ext: Extension) -> None:
+        apart = copy.copy(self)
+        apart.build_temp = str(Path(self.build_temp, ext.name))
+        build_ext.build_extension(apart, ext)
+
+
 def extension(name: str, sources: list[str], macros: list[tuple[str, str]]) -> Extension:
     return Extension(
         name,
@@ -83,4 +98,4 @@ def extensions() -> list[Extension]:
     return built
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), cmdclass={"build_ext": SideBySide})
