@@ -38,7 +38,7 @@ collect_routes(PyObject *Py_UNUSED(module), PyObject *args)
     uint64_t turn = atomic_load_explicit(&slot->cell.turn, memory_order_relaxed);
     lw_ns now_ns = lw_now_ns();
     lw_turn_routes out;
-    lw_ns begin_ns = lw_ns_between(length_ns, now_ns); /* a machine may have booted a minute ago */
+    lw_ns begin_ns = now_ns > length_ns ? now_ns - length_ns : 0; /* it may have booted just now */
     lw_routes_collect(slot, turn, begin_ns, now_ns, &out);
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list && i < out.n; i++) {
