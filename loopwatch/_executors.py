@@ -12,12 +12,13 @@ oldest wait was below the threshold.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from loopwatch._callbacks import Callbacks
@@ -386,6 +387,6 @@ def _check_pool(pool: object) -> None:
     if isinstance(pool, ThreadPoolExecutor):
         return
     why = ""
-    if isinstance(pool, ProcessPoolExecutor):
+    if isinstance(pool, concurrent.futures.ProcessPoolExecutor):  # found there, multiprocessing is imported
         why = " (its workers are other processes: what they do cannot be seen from this one)"
     raise TypeError(f"pool must be a concurrent.futures.ThreadPoolExecutor or None, not {pool!r}{why}")

@@ -12,7 +12,6 @@ import errno
 import json
 import os
 import platform
-import secrets
 import stat
 import sys
 import time
@@ -132,7 +131,7 @@ class StatusPage:
         if own_name and self._forked:  # the path is the parent's, which may still be there
             path = path.with_name(f"{path.name}.{os.getpid()}")
         _check_replaceable(path)
-        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         descriptor = os.open(new, _CREATE, 0o600)
         try:
             # All of it now: what finds no room on the disk is an error here, and not in the watchdog.
