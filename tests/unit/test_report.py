@@ -132,7 +132,9 @@ def test_kinds_that_are_not_known_yet_are_no_problem():
 
 
 def wrecked(value, chance):
-    """The same with one part replaced by something of another type."""
+    """The same with one part replaced by something of another type, or one more."""
+    if isinstance(value, dict) and chance.random() < 0.1:
+        return {**value, "more": chance.choice([float("-inf"), {}, HOSTILE])}
     if isinstance(value, dict) and value and chance.random() < 0.9:
         key = chance.choice(list(value))
         return {**value, key: wrecked(value[key], chance)}
@@ -155,7 +157,7 @@ def test_a_line_with_anything_in_it_makes_a_report_or_is_left_out(tmp_path):
         for suffix in (".jsonl", ".speedscope.json"):
             json.loads(report.render(made, suffix).splitlines()[0])
         summary(made)
-    assert 100 < left_out < 400  # most are broken; what is not looked at may be anything
+    assert 100 < left_out < 390  # most are broken; what is not looked at may be anything
 
 
 def test_the_names_of_problems_are_bounded():
