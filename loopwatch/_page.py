@@ -119,7 +119,18 @@ def _read_head(path: Path, start: bytes) -> tuple[dict[str, Any], int, int]:
     text = start[_HEAD.size : _HEAD.size + length]
     if not 0 < half_bytes <= _HALF_MAX or zlib.crc32(text) != check:
         raise PageError(f"{path} is a status page with a broken head")
-    return json.loads(text), head_bytes, half_bytes
+    head = _parsed(text)
+    if not isinstance(head, dict):
+        raise PageError(f"{path} is a status page with a broken head")
+    return head, head_bytes, half_bytes
+
+
+def _parsed(text: bytes | str) -> Any:
+    """None where it is no JSON: its check says only that it is what somebody wrote."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_half(half: bytes) -> tuple[int, dict[str, Any]] | None:
@@ -129,7 +140,8 @@ def _read_half(half: bytes) -> tuple[int, dict[str, Any]] | None:
     text = half[_HALF.size : _HALF.size + length]
     if not sequence or len(text) < length or zlib.crc32(text, zlib.crc32(half[:12])) != check:
         return None
-    return sequence, json.loads(text.decode(errors="replace"))
+    body = _parsed(text.decode(errors="replace"))
+    return (sequence, body) if isinstance(body, dict) else None
 
 
 # --- where they are ---
