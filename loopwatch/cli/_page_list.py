@@ -25,7 +25,7 @@ def lines(pages: Iterable[Page]) -> Iterator[str]:
             f"{page.pid:>8}  {written:%Y-%m-%d %H:%M:%S}  {state:7}  {_pages.command_of(page)}{_whose(page)}"
         )
         for stall in page.body.get("current", ()):
-            yield f"{_INDENT}{_pages.current_line(stall, now)}"
+            yield _INDENT + (_pages.current_line(stall, now) if now.alive else _pages.last_line(stall))
 
 
 def _whose(page: Page) -> str:

@@ -176,6 +176,13 @@ def current_line(stall: Mapping[str, Any], now: Now) -> str:
     )
 
 
+def last_line(stall: Mapping[str, Any]) -> str:
+    """blocked when it died, for 3.20 s: gil in spin (worker.py:12), task 'x'"""
+    return printable(
+        f"blocked when it died, for {nanoseconds(age_ns(stall))}: {stall['verdict']}{_where(stall)}"
+    )
+
+
 def past(page: Page) -> list[Mapping[str, Any]]:
     """Stalls that have ended, of all loops, the one that began last first."""
     return sorted(page.body.get("stalls", ()), key=lambda stall: -int(stall["begin"]))

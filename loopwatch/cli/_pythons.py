@@ -33,7 +33,7 @@ def version(pid: int) -> tuple[int, int] | None:
 def described(pid: int) -> str:
     known = version(pid)
     if known is None and not _is_open(pid):
-        return "is another user's, and cannot be looked at"
+        return "cannot be looked at by this user"
     return "does not look like a Python process" if known is None else f"runs Python {known[0]}.{known[1]}"
 
 
