@@ -25,8 +25,6 @@ _PREFIX: Final = "loopwatch-attach-"
 _NAME: Final = re.compile(rf"{_PREFIX}(?P<pid>\d+)-(?P<start>\d+)-(?P<asker>\d+)-.*")
 _SCRIPT: Final = "script.py"
 _ANSWER: Final = "answer"
-_BEGUN: Final = "begun"
-"""There from when the script runs on."""
 _NEW: Final = "new"
 """The answer, while it is written."""
 _ANSWER_MAX: Final = 1 << 16
@@ -69,15 +67,6 @@ class Handover:
             return True
         return os.path.samestat(there, os.stat(_SCRIPT, dir_fd=self._descriptor))
 
-    @property
-    def begun(self) -> bool:
-        """Whether the script says that it runs."""
-        try:
-            os.stat(_BEGUN, dir_fd=self._descriptor, follow_symlinks=False)
-        except OSError:
-            return False
-        return True
-
     def answer(self) -> dict[str, Any] | None:
         """None: there is none yet. ValueError where it is none."""
         try:
@@ -112,7 +101,7 @@ class Handover:
 
 
 def _remove(directory: Path, descriptor: int) -> None:
-    for name in (_SCRIPT, _BEGUN, _NEW, _ANSWER):
+    for name in (_SCRIPT, _NEW, _ANSWER):
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=descriptor)
     with contextlib.suppress(OSError):  # what else the other one has put there is his

@@ -30,7 +30,7 @@ def follow(page: Page, every: float) -> int:
         while True:
             now = _pages.moment(page, lost=lost_at is not None)
             _say(told.ended(page))
-            if time.monotonic() >= due and page.body and now.written:
+            if time.monotonic() >= due and now.written:
                 due = time.monotonic() + _LINE_SECONDS
                 _say([*_summary(page, now), *told.going_on(page, now)])
             if not now.alive:
@@ -62,7 +62,7 @@ def _say(lines: Iterator[str] | list[str]) -> None:
 
 
 def _summary(page: Page, now: _pages.Now) -> Iterator[str]:
-    for loop in page.body["loops"]:
+    for loop in page.body.get("loops", ()):
         row = _pages.loop_row(loop, page, now)
         yield (
             f"{row.thread}: {row.state}, busy {row.busy}, worst turn {row.worst}, waits p99 {row.waiting}, "

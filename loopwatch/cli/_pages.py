@@ -94,12 +94,9 @@ def no_loop_lines(page: Page, now: Now) -> Iterator[str]:
     """Where there is nothing to see: the workers of a pre-fork master run the loops."""
     if page.body.get("loops"):
         return
-    if not page.body:
-        yield "nothing written yet" if now.alive else "it was gone before it had written anything"
-        return
-    yield "no loop is watched" if now.alive else "no loop was watched"
-    if now.alive and (children := _pythons.below(page.pid)):
-        yield f"processes below it that are Python: {', '.join(map(str, children))}"
+    children = _pythons.below(page.pid) if now.alive else {}
+    below = f"; processes below it that are Python: {', '.join(map(str, children))}" if children else ""
+    yield ("no loop is watched" if now.alive else "no loop was watched") + below
 
 
 def nanoseconds(value: float) -> str:
@@ -262,7 +259,7 @@ def report(page: Page) -> Iterator[str]:
     now = moment(page)
     yield title(page, now)
     body = page.body
-    if not body:
+    if not body:  # its watchdog has not begun
         yield from no_loop_lines(page, now)
         return
     yield written_line(page)

@@ -33,7 +33,6 @@ def _loopwatch_script():
         threading.current_thread().name = "loopwatch-attach"
         directory, asker, call, arguments = {values!r}
         try:
-            open(directory + "/begun", "w").close()
             try:
                 from loopwatch.cli import _attached
                 answer = {{"answer": getattr(_attached, call)(**arguments)}}
@@ -161,35 +160,26 @@ class PendingError(RemoteError):
 
 
 def _await(pid: int, handover: Handover, wait: float) -> dict[str, Any]:
-    """`wait` for the script to begin, and as long again for what it does: its threads may get little CPU."""
-    since = time.monotonic()
-    begun = told = False
+    begin = time.monotonic()
+    told = False
     while True:
         try:
             if (answer := handover.answer()) is not None:
                 return answer
         except ValueError as problem:
             raise RemoteError(f"process {pid}: {problem}") from problem
+        waited = time.monotonic() - begin
         if _page.process_start(pid) is None:
             raise RemoteError(f"process {pid} has ended")
-        if not begun and handover.begun:
-            since, begun = time.monotonic(), True
-        waited = time.monotonic() - since
         if waited >= wait:
-            raise PendingError(_pending(pid, handover, wait, begun))
-        if waited >= _QUIET_SECONDS and not begun and not told:
+            raise PendingError(
+                f"process {pid} has not run Python on its main thread for {wait:g} s, or may not read "
+                f"{handover.script}; it will act as soon as it does"
+            )
+        if waited >= _QUIET_SECONDS and not told:
             told = True
             print(f"waiting for the main thread of process {pid} to run Python", file=sys.stderr, flush=True)
         time.sleep(_LOOK_SECONDS)
-
-
-def _pending(pid: int, handover: Handover, wait: float, begun: bool) -> str:
-    if begun:
-        return f"process {pid} has begun, and is not done after {wait:g} s; it goes on by itself"
-    return (
-        f"process {pid} has not run Python on its main thread for {wait:g} s, or may not read "
-        f"{handover.script}; it will act as soon as it does"
-    )
 
 
 def _result(pid: int, answer: Mapping[str, Any], expected: Mapping[str, type]) -> dict[str, Any]:

@@ -46,9 +46,8 @@ def server(tmp_path: Path) -> Iterator[tuple[int, int]]:
     pytest.importorskip("uvicorn")
     write(tmp_path, APP, "app.py")
     port = free_port()
-    with serving(
-        tmp_path, [sys.executable, "-m", "uvicorn", "app:asgi", "--port", str(port)], port
-    ) as program:
+    line = [sys.executable, "-m", "uvicorn", "app:asgi", "--port", str(port)]
+    with serving(tmp_path, line, port, output=subprocess.DEVNULL) as program:
         yield program.pid, port
 
 
