@@ -34,7 +34,9 @@ def follow(page: Page, every: float) -> int:
                 due = time.monotonic() + _LINE_SECONDS
                 _say([*_summary(page, now), *told.going_on(page, now)])
             if not now.alive:
-                _say([*told.going_on(page, now), _pages.written_line(page), f"process {page.pid} is gone"])
+                if lost_at is None:  # it was killed: in order it takes its page along
+                    _say([*told.going_on(page, now), _pages.written_line(page)])
+                _say([f"process {page.pid} is gone"])
                 return 0
             if lost_at is not None and time.monotonic() - lost_at > _END_SECONDS:
                 _say([f"process {page.pid} {LOST}"])

@@ -84,13 +84,18 @@ def test_the_number_of_a_killed_run_finds_its_program(tmp_path: Path) -> None:
 def test_several_processes_are_named(tmp_path: Path) -> None:
     with running(tmp_path, fork=True) as run:
         numbers = {str(page.pid) for page in pages(tmp_path)}
-        for _ in range(2):
-            asked = post(tmp_path, run.pid)
-            assert asked.returncode == 1
-            assert set(asked.stderr.strip().rpartition(": ")[2].split(", ")) == numbers
-            for number in map(int, numbers):
-                os.kill(number, signal.SIGKILL)
-            end(tmp_path, run)
+        assert named(tmp_path, run) == numbers
+        for number in map(int, numbers):
+            os.kill(number, signal.SIGKILL)
+        end(tmp_path, run)
+        assert named(tmp_path, run) == numbers, "also afterwards"
+
+
+def named(tmp_path: Path, run: subprocess.Popen[str]) -> set[str]:
+    """The processes among which one must choose."""
+    asked = post(tmp_path, run.pid)
+    assert asked.returncode == 1
+    return set(asked.stderr.strip().rpartition(": ")[2].split(", "))
 
 
 @full_build
