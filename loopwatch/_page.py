@@ -240,11 +240,12 @@ def process_start(pid: int) -> int | None:
 def ancestors(pid: int) -> list[tuple[int, int]]:
     """Its parent, the parent's and so on, each with when it was started."""
     found: list[tuple[int, int]] = []
-    while len(found) < _ANCESTORS_MAX and (fields := _stat_fields(pid)) is not None:
-        pid = int(fields[1])
-        if not pid or (start := process_start(pid)) is None:
-            break
-        found.append((pid, start))
+    fields = _stat_fields(pid)
+    while fields is not None and len(found) < _ANCESTORS_MAX:
+        parent = int(fields[1])
+        fields = _stat_fields(parent)
+        if fields is not None:
+            found.append((parent, int(fields[19])))
     return found
 
 
