@@ -160,6 +160,7 @@ def _facts() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "start": _page.process_start(os.getpid()),
+        "ancestors": _page.ancestors(os.getpid()),  # `loopwatch run`, a master: the numbers that people know
         "created": wall_ns(),
         "argv": [argument[:500] for argument in sys.orig_argv],
         "python": f"{platform.python_implementation()} {platform.python_version()}",

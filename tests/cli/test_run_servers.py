@@ -76,14 +76,17 @@ def get(port: int, path: str) -> str:
 
 
 @contextlib.contextmanager
-def serving(tmp_path: Path, line: list[str], port: int) -> Iterator[subprocess.Popen[str]]:
+def serving(
+    tmp_path: Path, line: list[str], port: int, output: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """`output`: a pipe that nobody reads is full after some thousand requests, and the server waits."""
     program = subprocess.Popen(
         line,
         env=environment(tmp_path),
         cwd=tmp_path,
         text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
     )
     try:
         deadline = time.monotonic() + 30
