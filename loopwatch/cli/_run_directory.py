@@ -1,0 +1,66 @@
+"""The directory of a run, below TMPDIR: what its processes write lies there while it runs.
+
+records.jsonl   JSON lines of every process (loopwatch.jsonl), unless they go to the report itself
+loops           "PID - STARTED" for each process, "PID KEY STARTED" for each loop that was watched, also of
+                processes that are killed
+
+A run that is killed leaves it behind, for `loopwatch report`; after a week a later run removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from loopwatch._status import KEPT_SECONDS
+
+RECORDS: Final = "records.jsonl"
+LOOPS: Final = "loops"
+_PREFIX: Final = "loopwatch-run-"
+_OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def made() -> Iterator[Path]:
+    """A new one, which is gone at the end."""
+    _sweep(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+        descriptor = os.open(name, _OPEN)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # says that this run goes on
+            yield Path(name)
+        finally:
+            os.close(descriptor)
+
+
+def _sweep(place: Path) -> None:
+    """Those of runs that were killed long ago."""
+    for directory in place.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if _is_abandoned(directory):
+                shutil.rmtree(directory)
+
+
+def _is_abandoned(directory: Path) -> bool:
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        return False
+    changed = max([status.st_mtime, *(path.lstat().st_mtime for path in directory.iterdir())])
+    if time.time() - changed <= KEPT_SECONDS:
+        return False
+    descriptor = os.open(directory, _OPEN)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,101 @@
+"""What `loopwatch run` says of a run at its end."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from loopwatch._culprit import find_sites
+from loopwatch._page import Page
+from loopwatch._stall import Frame, Stall, own_seconds
+from loopwatch._text import counted, place, printable, seconds
+from loopwatch.cli._records import Run
+from loopwatch.pytest.cost import cost_of
+
+_SITES_SHOWN: Final = 5
+
+
+def summary(run: Run, threshold: float) -> Iterator[str]:
+    if not run.loops:
+        yield "loopwatch: no event loop ran in a process that loopwatch could watch"
+        return
+    processes = len({pid for pid, _ in run.loops})
+    where = f" in {processes} processes" if processes > 1 else ""
+    loops = (
+        f"{counted(len(run.loops), 'event loop')} {'was' if len(run.loops) == 1 else 'were'} watched{where}"
+    )
+    turns = "- turns" if run.turns is None else counted(run.turns, "turn")
+    yield f"loopwatch: {loops}: {turns}, busy {_share(run)}"
+    if run.stalls:
+        yield from _stalls(run.stalls)
+    elif not run.unfinished:
+        yield f"  no stall of {seconds(threshold)} or more"
+    for stall in run.unfinished:
+        where = f"{_in(stall.culprit)}{_meanwhile([stall])}"
+        yield f"  at its end blocked for {seconds(stall.duration)}: {stall.verdict}{where}"
+
+
+def kept(pages: Iterable[Page]) -> Iterator[str]:
+    """Of processes that died in a stall."""
+    for page in pages:
+        yield f"loopwatch: what process {page.pid} said last: loopwatch post {page.pid}"
+
+
+def failure(worst: Stall, limit: str) -> str:
+    """`limit`: as the user wrote it."""
+    cost = cost_of(worst)
+    culprit = cost.culprit or worst.culprit or _stood(worst)
+    what = f"{cost.cause} {seconds(own_seconds(worst.breakdown))}{_in(culprit)}"
+    return f"loopwatch: failed: {what}, over --fail-over {printable(limit)}"
+
+
+def _share(run: Run) -> str:
+    if run.busy is None or run.idle is None:
+        return "-"
+    whole = run.busy + run.idle
+    return f"{run.busy / whole if whole else 0.0:.0%} of {seconds(whole)}"
+
+
+# --- the stalls that ended ---
+
+
+def _stalls(stalls: Sequence[Stall]) -> Iterator[str]:
+    total, worst = sum(stall.duration for stall in stalls), max(stall.duration for stall in stalls)
+    whole = f"{seconds(total)} together; the longest {seconds(worst)}" if len(stalls) > 1 else seconds(total)
+    yield f"  {counted(len(stalls), 'stall')}, {whole}"
+    sites: dict[str, list[Stall]] = collections.defaultdict(list)
+    for stall in stalls:
+        sites[f"{stall.verdict}{_in(stall.culprit)}"].append(stall)
+    ranked = sorted(sites.items(), key=lambda item: -sum(stall.duration for stall in item[1]))
+    for name, group in ranked[:_SITES_SHOWN]:
+        yield f"  {len(group):4} x {name}{_meanwhile(group)}: {_how_long(group)}"
+    if len(ranked) > _SITES_SHOWN:
+        yield f"  and {counted(len(ranked) - _SITES_SHOWN, 'place')} more"
+
+
+def _how_long(stalls: Sequence[Stall]) -> str:
+    total = seconds(sum(stall.duration for stall in stalls))
+    if len(stalls) == 1:
+        return total
+    return f"{total}, at most {seconds(max(stall.duration for stall in stalls))}"
+
+
+def _meanwhile(stalls: Sequence[Stall]) -> str:
+    """Where the loop stood in stalls that nobody is to blame for."""
+    weights: dict[str, float] = collections.defaultdict(float)
+    for stall in stalls:
+        if stall.culprit is None and (frame := _stood(stall)) is not None:
+            weights[place(frame)] += stall.duration
+    if not weights:
+        return ""
+    return printable(f", mostly while in {max(weights, key=weights.__getitem__)}")
+
+
+def _stood(stall: Stall) -> Frame | None:
+    sites = find_sites(stall.samples)
+    return sites[0].frame if sites else None
+
+
+def _in(culprit: Frame | None) -> str:
+    return printable(f" in {place(culprit)}") if culprit else ""
