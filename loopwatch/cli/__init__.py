@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from loopwatch import _core
+
 COMMANDS: Final = ("run", "top", "post", "attach", "detach", "report", "doctor")
 """In the order of the help."""
 
@@ -25,7 +27,8 @@ def parser() -> argparse.ArgumentParser:
         description="Who froze the asyncio event loop, and where did the time go?",
         epilog="loopwatch COMMAND --help shows examples of each.",
     )
-    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    whole.add_argument("--version", action="version", version=f"loopwatch {_core.VERSION}")
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND")
     for name in COMMANDS:
         importlib.import_module(f"loopwatch.cli.{name}").add(commands)
     return whole
@@ -53,7 +56,10 @@ def add_command(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status. A usage error exits with 2, as argparse does."""
-    parsed = parser().parse_args(arguments)
+    whole = parser()
+    parsed = whole.parse_args(arguments)
+    if not hasattr(parsed, "run"):  # no command was named
+        whole.exit(USAGE_ERROR, whole.format_help())
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:
         status = run(parsed)

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from loopwatch._culprit import find_sites
+from loopwatch._culprit import stood
 from loopwatch._page import Page
 from loopwatch._stall import Frame, Stall, own_seconds
 from loopwatch._text import counted, place, printable, seconds
@@ -45,7 +45,7 @@ def kept(pages: Iterable[Page]) -> Iterator[str]:
 def failure(worst: Stall, limit: str) -> str:
     """`limit`: as the user wrote it."""
     cost = cost_of(worst)
-    culprit = cost.culprit or worst.culprit or _stood(worst)
+    culprit = cost.culprit or worst.culprit or stood([worst])
     what = f"{cost.cause} {seconds(own_seconds(worst.breakdown))}{_in(culprit)}"
     return f"loopwatch: failed: {what}, over --fail-over {printable(limit)}"
 
@@ -82,19 +82,8 @@ def _how_long(stalls: Sequence[Stall]) -> str:
 
 
 def _meanwhile(stalls: Sequence[Stall]) -> str:
-    """Where the loop stood in stalls that nobody is to blame for."""
-    weights: dict[str, float] = collections.defaultdict(float)
-    for stall in stalls:
-        if stall.culprit is None and (frame := _stood(stall)) is not None:
-            weights[place(frame)] += stall.duration
-    if not weights:
-        return ""
-    return printable(f", mostly while in {max(weights, key=weights.__getitem__)}")
-
-
-def _stood(stall: Stall) -> Frame | None:
-    sites = find_sites(stall.samples)
-    return sites[0].frame if sites else None
+    frame = stood(stall for stall in stalls if stall.culprit is None)
+    return printable(f", mostly while in {place(frame)}") if frame else ""
 
 
 def _in(culprit: Frame | None) -> str:
