@@ -81,6 +81,8 @@ def load(records: Path, loops: Path) -> Run:
         if (page := _page_of(process)) is None:
             continue
         run.pages.append(page)
+        if not page.body:  # its watchdog had nothing to say yet
+            continue
         _add_loops(run, page, process, ends)
         known = [stall for (pid, _), stall in stalls.items() if pid == process.pid]
         for stall in _from_page.current(page, known):

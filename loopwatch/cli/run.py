@@ -111,10 +111,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _command(module: list[str] | None, program: list[str]) -> list[str]:
     """With the path of an executable first."""
+    if module:
+        return [sys.executable, "-m", *module, *program]  # which argparse parts at a "--"
     if program[:1] == ["--"]:  # ends our own options
         program = program[1:]
-    if module:
-        return [sys.executable, "-m", *module]
     if not program:
         raise ValueError("name a script, a command, or -m and a module")
     name = program[0]
