@@ -139,6 +139,28 @@ def test_a_program_that_ends_by_a_signal(tmp_path: Path, where: str) -> None:
     assert not pages(tmp_path), "it says no more than the summary"
 
 
+def test_a_loop_that_is_closed_inside_another(tmp_path: Path) -> None:
+    """Its last line is not written on that one's thread, and is there all the same."""
+    source = (
+        PRELUDE
+        + """
+async def outer():
+    inner = asyncio.new_event_loop()
+    await asyncio.to_thread(inner.run_until_complete, main())
+    inner.close()
+    await asyncio.sleep(1)
+    os.kill(os.getpid(), 15)
+asyncio.run(outer())
+"""
+    )
+    finish(tmp_path, *LOOPWATCH, "run", "--report", "seen.jsonl", write(tmp_path, source))
+    made = report.load(tmp_path / "seen.jsonl")
+    loops = {lane.thread: loop for lane in made.lanes for loop in lane.loops.values()}
+    assert len(loops) == 2
+    assert loops["asyncio_0"]["lag"]["max"] >= 0.2
+    assert loops["asyncio_0"]["histogram"]
+
+
 def test_a_killed_worker_among_others(tmp_path: Path) -> None:
     source = PRELUDE + (
         "child = os.fork()\n"
