@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from loopwatch import _core
+from loopwatch.cli._say import give_up, say
 
 COMMANDS: Final = ("run", "top", "post", "attach", "detach", "report", "doctor")
 """In the order of the help."""
@@ -63,8 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:
         status = run(parsed)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
-    except BrokenPipeError:  # `| head` has seen enough; what is buffered must not be written at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:  # `| head` has seen enough
+        pass
+    except OSError as problem:  # of the output, or unforeseen
+        say(f"loopwatch: {problem}")
+    except KeyboardInterrupt:  # it ends as other programs do
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    give_up(1)
+    return 1

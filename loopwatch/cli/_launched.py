@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from loopwatch._outlets import outlets
 from loopwatch._process import process_started
 from loopwatch._registry import registry
 from loopwatch.cli._hangs import HangLog
-from loopwatch.cli._run_directory import LOOPS
+from loopwatch.cli._run_directory import LOOPS, note_failure
 from loopwatch.jsonl import JsonLines
 
 if TYPE_CHECKING:
@@ -86,12 +87,23 @@ class Records(JsonLines):
             return
         except PermissionError:  # of a process that has dropped its rights
             pass
-        with contextlib.suppress(FileNotFoundError):
+        with self._telling():
             super()._write(line)
 
     def _note(self, loop: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with self._telling():
             self._loops_file.write(f"{os.getpid()} {loop} {process_started()}\n".encode())
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Who started the run hears of what cannot be written, unless it is over."""
+        try:
+            yield
+        except FileNotFoundError:
+            pass
+        except OSError:
+            note_failure(self._directory)
+            raise
 
     def _finish_with_worker(self) -> None:
         """A process of multiprocessing ends without atexit."""

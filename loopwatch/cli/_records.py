@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,8 +21,8 @@ from loopwatch.jsonl import line_of, stall_line
 
 T = TypeVar("T", int, float)
 
-Loop = tuple[int, int]
-"""Process id, key of the watch."""
+Loop = tuple[Process, int]
+"""Its process, and the key of its watch. Both count from 1 again where a process becomes another program by exec."""
 
 
 @dataclass
@@ -42,6 +42,10 @@ class Run:
     """That were left behind, or whose processes still run."""
     more: list[bytes] = field(default_factory=list)
     """The lines that these add to the records."""
+    unknown: int = 0
+    """Loops of which nothing is known: their processes ended without a word, and left no page."""
+    complete: bool = True
+    """False: something could not be written."""
 
     @property
     def worst_own(self) -> Stall | None:
@@ -65,31 +69,31 @@ def _sum(one: T | None, other: T | None) -> T | None:
 
 def load(records: Path, loops: Path) -> Run:
     run = Run()
-    stalls: dict[tuple[int, int], Stall] = {}
+    stalls: dict[tuple[Process, int], Stall] = {}
     ends: dict[Loop, dict[str, Any]] = {}
     for line in _lines(records):
         with suppress(KeyError, TypeError, ValueError):  # not a line of ours
+            process = Process(line["pid"], line.get("started", ""))
             if line["kind"] == "stall":
-                stalls[line["pid"], line["stall"]["id"]] = Stall.from_dict(line["stall"])
+                stalls[process, line["stall"]["id"]] = Stall.from_dict(line["stall"])
             elif line["kind"] == "loop":
-                ends[line["pid"], line["watch"]] = line
-    started = _started(loops)
-    run.loops = {(pid, int(key)) for pid, key in started if key.isdecimal()} | ends.keys()
+                ends[process, line["watch"]] = line
+    noted = set(_noted(loops))
+    run.loops = {(process, int(key)) for process, key in noted if key.isdecimal()} | ends.keys()
     run.stalls = [stall for stall in stalls.values() if not stall.ongoing]
     unfinished = {key: stall for key, stall in stalls.items() if stall.ongoing}
-    for process in {Process(pid, began) for (pid, _), began in started.items()}:
-        if (page := _page_of(process)) is None:
-            continue
+    for page, process in _pages_of({process for process, _ in noted}):
         run.pages.append(page)
         if not page.body:  # its watchdog had nothing to say yet
             continue
         _add_loops(run, page, process, ends)
-        known = [stall for (pid, _), stall in stalls.items() if pid == process.pid]
+        known = [stall for (of, _), stall in stalls.items() if of == process]
         for stall in _from_page.current(page, known):
-            key = process.pid, stall.id
+            key = process, stall.id
             if key not in stalls or key in unfinished:
                 unfinished[key] = stall
                 run.more.append(stall_line(stall, process=process))
+    run.unknown = len(run.loops - ends.keys())
     for line in ends.values():
         run.add(line["lag"])
     run.unfinished = list(unfinished.values())
@@ -145,35 +149,38 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _started(loops: Path) -> dict[tuple[int, str], str]:
-    """By process and loop, when the process began to use loopwatch."""
+def _noted(loops: Path) -> Iterator[tuple[Process, str]]:
+    """Each process that was watched, with "-", and each loop."""
     try:
         text = loops.read_text()
     except FileNotFoundError:
-        return {}
-    rows = (line.split() for line in text.splitlines())
-    return {(int(row[0]), row[1]): row[2] for row in rows if len(row) == 3 and row[0].isdecimal()}
+        return
+    for line in text.splitlines():
+        row = line.split()
+        if len(row) == 3 and row[0].isdecimal():
+            yield Process(int(row[0]), row[2]), row[1]
 
 
 # --- pages ---
 
 
-def _page_of(process: Process) -> Page | None:
-    """A process that was killed had no time for its last lines; its page was left behind. Not that of an earlier
-    process with the same number."""
-    try:
-        page = _pages.read(_page.find(process.pid))
-    except (OSError, ValueError):
-        return None
-    began = datetime.fromisoformat(process.started)
-    return page if datetime.fromtimestamp(page.head["created"] / 1e9, UTC) >= began else None
+def _pages_of(processes: Collection[Process]) -> Iterator[tuple[Page, Process]]:
+    """A process that was killed had no time for its last lines; its page was left behind. Of those that had the same
+    number, one after the other, it is the last one's that had begun by then."""
+    for pid in {process.pid for process in processes}:
+        with suppress(OSError, ValueError):
+            page = _pages.read(_page.find(pid))
+            created = datetime.fromtimestamp(page.head["created"] / 1e9, UTC)
+            began = {datetime.fromisoformat(each.started): each for each in processes if each.pid == pid}
+            if before := [moment for moment in began if moment <= created]:
+                yield page, began[max(before)]
 
 
 def _add_loops(run: Run, page: Page, process: Process, ends: dict[Loop, dict[str, Any]]) -> None:
     """In place of a loop's last line, where the page is newer."""
     at = _from_page.written(page)
     for loop in _from_page.loops(page):
-        key = process.pid, loop["key"]
+        key = process, loop["key"]
         before = ends.get(key)
         if before is None or datetime.fromisoformat(before["at"]) < at:
             fields = _from_page.loop_fields(page, loop, before)

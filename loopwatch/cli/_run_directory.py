@@ -3,6 +3,8 @@
 records.jsonl   JSON lines of every process (loopwatch.jsonl), unless they go to the report itself
 loops           "PID - STARTED" for each process, "PID KEY STARTED" for each loop that was watched, also of
                 processes that are killed
+failed          one byte, which is not 0 where something could not be written; it is there from the begin on, so
+                that a full disk cannot keep it back
 
 A run that is killed leaves it behind, for `loopwatch report`; after a week a later run removes it.
 """
@@ -24,6 +26,7 @@ from loopwatch._status import KEPT_SECONDS
 
 RECORDS: Final = "records.jsonl"
 LOOPS: Final = "loops"
+_FAILED: Final = "failed"
 _PREFIX: Final = "loopwatch-run-"
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -36,9 +39,24 @@ def made() -> Iterator[Path]:
         descriptor = os.open(name, _OPEN)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # says that this run goes on
+            Path(name, _FAILED).write_bytes(b"\0")
             yield Path(name)
         finally:
             os.close(descriptor)
+
+
+def note_failure(directory: Path) -> None:
+    """In any of the run's processes."""
+    with contextlib.suppress(OSError), (directory / _FAILED).open("r+b") as file:
+        file.write(b"1")
+
+
+def has_failed(directory: Path) -> bool:
+    """Also where the program has removed it all."""
+    try:
+        return (directory / _FAILED).read_bytes() != b"\0"
+    except OSError:
+        return True
 
 
 def _sweep(place: Path) -> None:

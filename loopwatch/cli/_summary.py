@@ -17,20 +17,25 @@ _SITES_SHOWN: Final = 5
 
 
 def summary(run: Run, threshold: float) -> Iterator[str]:
+    if not run.complete:
+        yield "loopwatch: not all of what was seen could be written: this is incomplete"
     if not run.loops:
         yield "loopwatch: no event loop ran in a process that loopwatch could watch"
         return
-    processes = len({pid for pid, _ in run.loops})
+    processes = len({process.pid for process, _ in run.loops})
     where = f" in {processes} processes" if processes > 1 else ""
     loops = (
         f"{counted(len(run.loops), 'event loop')} {'was' if len(run.loops) == 1 else 'were'} watched{where}"
     )
-    turns = "- turns" if run.turns is None else counted(run.turns, "turn")
+    known = run.unknown < len(run.loops)
+    turns = counted(run.turns, "turn") if known and run.turns is not None else "- turns"
     yield f"loopwatch: {loops}: {turns}, busy {_share(run)}"
     if run.stalls:
         yield from _stalls(run.stalls)
-    elif not run.unfinished:
+    elif not run.unfinished and run.complete:
         yield f"  no stall of {seconds(threshold)} or more"
+    if 0 < run.unknown < len(run.loops):
+        yield f"  nothing is known of {run.unknown} of them: a process ended without a word"
     for stall in run.unfinished:
         where = f"{_in(stall.culprit)}{_meanwhile([stall])}"
         yield f"  at its end blocked for {seconds(stall.duration)}: {stall.verdict}{where}"
@@ -42,16 +47,19 @@ def kept(pages: Iterable[Page]) -> Iterator[str]:
         yield f"loopwatch: what process {page.pid} said last: loopwatch post {page.pid}"
 
 
-def failure(worst: Stall, limit: str) -> str:
-    """`limit`: as the user wrote it."""
+def failure(run: Run, limit: float, written: str) -> str:
+    """Why the run is failed; "": it is not. `written`: the limit as the user has it."""
+    worst = run.worst_own
+    if worst is None or own_seconds(worst.breakdown) <= limit:
+        return "" if run.complete else f"loopwatch: failed: --fail-over {printable(written)} cannot be judged"
     cost = cost_of(worst)
     culprit = cost.culprit or worst.culprit or stood([worst])
     what = f"{cost.cause} {seconds(own_seconds(worst.breakdown))}{_in(culprit)}"
-    return f"loopwatch: failed: {what}, over --fail-over {printable(limit)}"
+    return f"loopwatch: failed: {what}, over --fail-over {printable(written)}"
 
 
 def _share(run: Run) -> str:
-    if run.busy is None or run.idle is None:
+    if run.busy is None or run.idle is None or run.unknown == len(run.loops):
         return "-"
     whole = run.busy + run.idle
     return f"{run.busy / whole if whole else 0.0:.0%} of {seconds(whole)}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from loopwatch._text import counted, printable
 from loopwatch.cli import USAGE_ERROR, add_command
+from loopwatch.cli._say import say
 
 if TYPE_CHECKING:
     from loopwatch.report import Report
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _failed(progress, problem, 1)
     progress.end()
     for left_out in made.problems[:10]:
-        print(left_out, file=sys.stderr)
+        say(left_out)
     without = f"; {counted(made.problem_count, 'line')} left out" if made.problem_count else ""
     print(f"{output}: {counted(len(made.stalls), 'stall')}{without}")
     return 0
@@ -98,7 +99,7 @@ def _print(made: Report, arguments: argparse.Namespace) -> int:
         print(text.full_stall(made, number))
     else:
         there = counted(len(made.stalls), "stall")
-        print(f"loopwatch report: --stall {number}: there is no such one, of {there}", file=sys.stderr)
+        say(f"loopwatch report: --stall {number}: there is no such one, of {there}")
         return USAGE_ERROR
     return 0
 
@@ -111,7 +112,7 @@ def _rank(text: str) -> int:
 
 def _failed(progress: Progress, problem: object, status: int) -> int:
     progress.end()
-    print(printable(f"loopwatch report: {problem}"), file=sys.stderr)
+    say(printable(f"loopwatch report: {problem}"))
     return status
 
 
@@ -120,7 +121,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _QUIET_SECONDS
-        self._terminal = sys.stderr.isatty()
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._shown = False
 
     def __call__(self, what: str, share: float) -> None:
@@ -129,9 +130,9 @@ class Progress:
             return
         self._next = now + (_PAUSE_SECONDS if self._terminal else 10 * _PAUSE_SECONDS)
         begin, end = ("\r\x1b[K", "") if self._terminal else ("", "\n")
-        print(f"{begin}{what}: {share:.0%}", end=end, file=sys.stderr, flush=True)
+        say(f"{begin}{what}: {share:.0%}", end=end)
         self._shown = True
 
     def end(self) -> None:
         if self._shown and self._terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            say("\r\x1b[K", end="")

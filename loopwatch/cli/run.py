@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from loopwatch.cli import USAGE_ERROR, add_command
 from loopwatch.cli._durations import duration, threshold_time
+from loopwatch.cli._say import say
 
 if TYPE_CHECKING:
     from loopwatch.cli._records import Run
@@ -75,7 +76,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from loopwatch._stall import own_seconds
     from loopwatch.cli import _records, _run_directory, _summary, _supervise
 
     limit: Limit | None = arguments.fail_over
@@ -86,22 +86,17 @@ def run(arguments: argparse.Namespace) -> int:
             directory = stack.enter_context(_run_directory.made())
             records = _records_file(directory, arguments.report)
         except (OSError, TypeError, ValueError) as problem:
-            print(f"loopwatch run: {problem}", file=sys.stderr)
+            say(f"loopwatch run: {problem}")
             return USAGE_ERROR
         told = {"directory": str(directory), "records": str(records), "threshold": threshold}
         if arguments.hang_after is not None:
             told["hang_after"] = None if arguments.hang_after == _NEVER else arguments.hang_after
         status = _supervise.run(command, _environment(told))
         seen = _records.load(records, directory / _run_directory.LOOPS)
+        seen.complete = not _run_directory.has_failed(directory)
         failed = not _tell(seen, records, arguments.report, threshold)
-    worst = seen.worst_own
-    if (
-        status == 0
-        and limit is not None
-        and worst is not None
-        and own_seconds(worst.breakdown) > limit.seconds
-    ):
-        print(_summary.failure(worst, limit.text), file=sys.stderr)
+    if status == 0 and limit is not None and (why := _summary.failure(seen, limit.seconds, limit.text)):
+        say(why)
         failed = True
     return 1 if failed and status == 0 else _supervise.end_as(status)
 
@@ -199,13 +194,13 @@ def _tell(seen: Run, records: Path, to: Path | None, threshold: float) -> bool:
     from loopwatch.cli import _records, _summary
 
     for line in _summary.summary(seen, threshold):
-        print(line, file=sys.stderr)
+        say(line)
     written = to is not None and _write_report(seen, records, to)
     if written:
         stalls = counted(len(seen.stalls) + len(seen.unfinished), "stall")
-        print(printable(f"loopwatch: {stalls} in the report {to}"), file=sys.stderr)
+        say(printable(f"loopwatch: {stalls} in the report {to}"))
     for line in _summary.kept(_records.remove_pages(seen)):
-        print(line, file=sys.stderr)
+        say(line)
     return written or to is None
 
 
@@ -221,7 +216,7 @@ def _write_report(seen: Run, records: Path, to: Path) -> bool:
             report.write(to, records, progress=progress)
     except (OSError, ValueError, ImportError) as problem:
         progress.end()
-        print(f"loopwatch run: {to}: {problem}", file=sys.stderr)
+        say(f"loopwatch run: {to}: {problem}")
         return False
     progress.end()
     return True

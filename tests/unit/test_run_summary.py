@@ -14,7 +14,7 @@ from records import APP, BASE_EVENTS, sample, stall
 
 from loopwatch import Stall, Verdict, _page
 from loopwatch._process import Process
-from loopwatch._stall import OWN, Frame, own_seconds
+from loopwatch._stall import Frame, own_seconds
 from loopwatch.cli import _pages, _records, _summary
 from loopwatch.jsonl import line_of, stall_line
 
@@ -200,21 +200,30 @@ def test_where_the_loop_stood_without_a_cpu(run: Any) -> None:
 
 def test_which_stall_was_too_long(run: Any) -> None:
     stalls = [without_a_cpu(1, Verdict.NATIVE, 2.4, REGEX), reported(ongoing=False, id=2)]
-    worst = run([LAG], None, stalls).worst_own
-    assert _summary.failure(worst, "300ms") == (
+    seen = run([LAG], None, stalls)
+    assert _summary.failure(seen, 0.3, "300ms") == (
         "loopwatch: failed: native 2.40 s in regex (orders.py:28), over --fail-over 300ms"
     )
+    assert _summary.failure(seen, 2.5, "2500ms") == ""
+    seen.complete = False
+    assert _summary.failure(seen, 2.5, "2500ms") == "loopwatch: failed: --fail-over 2500ms cannot be judged"
 
 
-def test_one_stall_is_not_said_twice(run: Any) -> None:
-    assert said(run([LAG], None, [stall()]))[1:] == [
-        "  1 stall, 300 ms",
-        "     1 x unknown in load (orders.py:20): 300 ms",
-    ]
+def test_what_is_not_known_is_said(run: Any, tmp_path: Path) -> None:
+    seen = run([LAG], {"loops": []})
+    assert said(seen)[0].endswith("2 event loops were watched in 2 processes: 10 turns, busy 25% of 4.00 s")
+    assert "  nothing is known of 1 of them: a process ended without a word" in said(seen)
+    assert said(run([], {"loops": []}))[0].endswith(": - turns, busy -")
 
 
-def test_who_is_own() -> None:
-    """Every verdict is the program's doing, or the machine's, or the collector's."""
-    others = {Verdict.SUSPENDED, Verdict.NOT_SCHEDULED, Verdict.GC, Verdict.UNKNOWN}
-    assert set(OWN) | others == set(Verdict)
-    assert not set(OWN) & others
+def test_a_process_that_became_another_by_exec_counts_anew(run: Any, tmp_path: Path) -> None:
+    later = Process(KILLED.pid, "2026-12-01T09:00:05+00:00")
+    run([], {"loops": [LOOP | {"turns": 5, "busy": 2_000_000_000, "idle": 0}]})
+    data = {"watch": 1, "lag": LAG, "capture": "raw", "histogram": None}
+    stalls = [stall_line(reported(ongoing=False, id=7), process=each) for each in (KILLED, later)]
+    (tmp_path / "records").write_bytes(b"".join([*stalls, line_of("loop", data, process=KILLED)]))
+    noted = "".join(f"{each.pid} {key} {each.started}\n" for each in (KILLED, later) for key in ("-", "1"))
+    (tmp_path / "loops").write_text(noted)
+    seen = _records.load(tmp_path / "records", tmp_path / "loops")
+    assert (len(seen.stalls), len(seen.loops)) == (2, 2)
+    assert seen.turns == 15, "the page is the later one's"
