@@ -232,6 +232,7 @@ def test_what_a_killed_run_leaves(tmp_path: Path) -> None:
         run.kill()
         run.communicate()
     assert len(report.load(directory / "records.jsonl").stalls) == 1
+    os.utime(directory / "records.jsonl")
     _another(tmp_path, place)
     assert directory.exists(), "for a week"
     age(directory)
