@@ -209,7 +209,7 @@ def test_which_stall_was_too_long(run: Any) -> None:
     assert _summary.failure(seen, 2.5, "2500ms") == "loopwatch: failed: --fail-over 2500ms cannot be judged"
 
 
-def test_what_is_not_known_is_said(run: Any, tmp_path: Path) -> None:
+def test_what_is_not_known_is_said(run: Any) -> None:
     seen = run([LAG], {"loops": []})
     assert said(seen)[0].endswith("2 event loops were watched in 2 processes: 10 turns, busy 25% of 4.00 s")
     assert "  nothing is known of 1 of them: a process ended without a word" in said(seen)
@@ -227,3 +227,17 @@ def test_a_process_that_became_another_by_exec_counts_anew(run: Any, tmp_path: P
     seen = _records.load(tmp_path / "records", tmp_path / "loops")
     assert (len(seen.stalls), len(seen.loops)) == (2, 2)
     assert seen.turns == 15, "the page is the later one's"
+
+
+def test_one_stall_is_not_said_twice(run: Any) -> None:
+    assert said(run([LAG], None, [stall()]))[1:] == [
+        "  1 stall, 300 ms",
+        "     1 x unknown in load (orders.py:20): 300 ms",
+    ]
+
+
+def test_who_is_own() -> None:
+    """Every verdict is the program's doing, or the machine's, or the collector's."""
+    others = {Verdict.SUSPENDED, Verdict.NOT_SCHEDULED, Verdict.GC, Verdict.UNKNOWN}
+    assert set(OWN) | others == set(Verdict)
+    assert not set(OWN) & others
