@@ -14,7 +14,7 @@ from records import APP, BASE_EVENTS, sample, stall
 
 from loopwatch import Stall, Verdict, _page
 from loopwatch._process import Process
-from loopwatch._stall import Frame, own_seconds
+from loopwatch._stall import OWN, Frame, own_seconds
 from loopwatch.cli import _pages, _records, _summary
 from loopwatch.jsonl import line_of, stall_line
 
