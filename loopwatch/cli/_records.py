@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from loopwatch import _page
 from loopwatch._linefile import LineFile
@@ -73,12 +73,12 @@ def load(records: Path, loops: Path) -> Run:
                 stalls[line["pid"], line["stall"]["id"]] = Stall.from_dict(line["stall"])
             elif line["kind"] == "loop":
                 ends[line["pid"], line["watch"]] = line
-    started = _started(loops)
-    run.loops = {(pid, int(key)) for pid, key in started if key.isdecimal()} | ends.keys()
+    noted = _noted(loops)
+    run.loops = {(row.process.pid, int(row.key)) for row in noted if row.key.isdecimal()} | ends.keys()
     run.stalls = [stall for stall in stalls.values() if not stall.ongoing]
     unfinished = {key: stall for key, stall in stalls.items() if stall.ongoing}
-    for process in {Process(pid, began) for (pid, _), began in started.items()}:
-        if (page := _page_of(process)) is None:
+    for process, start in {(row.process, row.start) for row in noted}:
+        if (page := _page_of(process.pid, start)) is None:
             continue
         run.pages.append(page)
         if not page.body:  # its watchdog had nothing to say yet
@@ -145,28 +145,38 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _started(loops: Path) -> dict[tuple[int, str], str]:
-    """By process and loop, when the process began to use loopwatch."""
+class _Noted(NamedTuple):
+    """A line of the file of loops."""
+
+    process: Process
+    key: str
+    start: str
+
+
+def _noted(loops: Path) -> list[_Noted]:
     try:
         text = loops.read_text()
     except FileNotFoundError:
-        return {}
+        return []
     rows = (line.split() for line in text.splitlines())
-    return {(int(row[0]), row[1]): row[2] for row in rows if len(row) == 3 and row[0].isdecimal()}
+    return [
+        _Noted(Process(int(row[0]), row[2]), row[1], row[3])
+        for row in rows
+        if len(row) == 4 and row[0].isdecimal()
+    ]
 
 
 # --- pages ---
 
 
-def _page_of(process: Process) -> Page | None:
-    """A process that was killed had no time for its last lines; its page was left behind. Not that of an earlier
-    process with the same number."""
+def _page_of(pid: int, start: str) -> Page | None:
+    """A process that was killed had no time for its last lines; its page was left behind. Not that of another process
+    with the same number."""
     try:
-        page = _pages.read(_page.find(process.pid))
+        page = _pages.read(_page.find(pid))
     except (OSError, ValueError):
         return None
-    began = datetime.fromisoformat(process.started)
-    return page if datetime.fromtimestamp(page.head["created"] / 1e9, UTC) >= began else None
+    return page if str(page.head["start"]) == start else None
 
 
 def _add_loops(run: Run, page: Page, process: Process, ends: dict[Loop, dict[str, Any]]) -> None:

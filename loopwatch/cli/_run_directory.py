@@ -1,8 +1,8 @@
 """The directory of a run, below TMPDIR: what its processes write lies there while it runs.
 
 records.jsonl   JSON lines of every process (loopwatch.jsonl), unless they go to the report itself
-loops           "PID - STARTED" for each process, "PID KEY STARTED" for each loop that was watched, also of
-                processes that are killed
+loops           "PID - STARTED START" for each process, "PID KEY STARTED START" for each loop that was watched, also of
+                processes that are killed: as their lines have it, and as their pages have it
 
 A run that is killed leaves it behind, for `loopwatch report`; after a week a later run removes it.
 """
