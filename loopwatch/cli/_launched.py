@@ -18,6 +18,7 @@ from loopwatch import _everywhere
 from loopwatch._linefile import LineFile
 from loopwatch._options import Options
 from loopwatch._outlets import outlets
+from loopwatch._page import process_start
 from loopwatch._process import process_started
 from loopwatch._registry import registry
 from loopwatch.cli._hangs import HangLog
@@ -91,8 +92,9 @@ class Records(JsonLines):
             super()._write(line)
 
     def _note(self, loop: str) -> None:
+        pid = os.getpid()
         with self._telling():
-            self._loops_file.write(f"{os.getpid()} {loop} {process_started()}\n".encode())
+            self._loops_file.write(f"{pid} {loop} {process_started()} {process_start(pid)}\n".encode())
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from loopwatch import _page
 from loopwatch._linefile import LineFile
@@ -78,11 +78,11 @@ def load(records: Path, loops: Path) -> Run:
                 stalls[process, line["stall"]["id"]] = Stall.from_dict(line["stall"])
             elif line["kind"] == "loop":
                 ends[process, line["watch"]] = line
-    noted = set(_noted(loops))
-    run.loops = {(process, int(key)) for process, key in noted if key.isdecimal()} | ends.keys()
+    noted = _noted(loops)
+    run.loops = {(row.process, int(row.key)) for row in noted if row.key.isdecimal()} | ends.keys()
     run.stalls = [stall for stall in stalls.values() if not stall.ongoing]
     unfinished = {key: stall for key, stall in stalls.items() if stall.ongoing}
-    for page, process in _pages_of({process for process, _ in noted}):
+    for page, process in _pages_of(noted):
         run.pages.append(page)
         if not page.body:  # its watchdog had nothing to say yet
             continue
@@ -149,31 +149,42 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _noted(loops: Path) -> Iterator[tuple[Process, str]]:
-    """Each process that was watched, with "-", and each loop."""
+class _Noted(NamedTuple):
+    """A line of the file of loops."""
+
+    process: Process
+    key: str
+    start: str
+
+
+def _noted(loops: Path) -> list[_Noted]:
     try:
         text = loops.read_text()
     except FileNotFoundError:
-        return
-    for line in text.splitlines():
-        row = line.split()
-        if len(row) == 3 and row[0].isdecimal():
-            yield Process(int(row[0]), row[2]), row[1]
+        return []
+    rows = (line.split() for line in text.splitlines())
+    return [
+        _Noted(Process(int(row[0]), row[2]), row[1], row[3])
+        for row in rows
+        if len(row) == 4 and row[0].isdecimal()
+    ]
 
 
 # --- pages ---
 
 
-def _pages_of(processes: Collection[Process]) -> Iterator[tuple[Page, Process]]:
-    """A process that was killed had no time for its last lines; its page was left behind. Of those that had the same
-    number, one after the other, it is the last one's that had begun by then."""
-    for pid in {process.pid for process in processes}:
+def _pages_of(noted: Iterable[_Noted]) -> Iterator[tuple[Page, Process]]:
+    """A process that was killed had no time for its last lines; its page was left behind. Not that of another process
+    with the same number; of what a process was, one after the other by exec, that of the last."""
+    last: dict[tuple[int, str], Process] = {}
+    for row in noted:
+        key = row.process.pid, row.start
+        last[key] = max(row.process, last.get(key, row.process))
+    for (pid, start), process in last.items():
         with suppress(OSError, ValueError):
             page = _pages.read(_page.find(pid))
-            created = datetime.fromtimestamp(page.head["created"] / 1e9, UTC)
-            began = {datetime.fromisoformat(each.started): each for each in processes if each.pid == pid}
-            if before := [moment for moment in began if moment <= created]:
-                yield page, began[max(before)]
+            if str(page.head["start"]) == start:
+                yield page, process
 
 
 def _add_loops(run: Run, page: Page, process: Process, ends: dict[Loop, dict[str, Any]]) -> None:

@@ -1,8 +1,8 @@
 """The directory of a run, below TMPDIR: what its processes write lies there while it runs.
 
 records.jsonl   JSON lines of every process (loopwatch.jsonl), unless they go to the report itself
-loops           "PID - STARTED" for each process, "PID KEY STARTED" for each loop that was watched, also of
-                processes that are killed
+loops           "PID - STARTED START" for each process, "PID KEY STARTED START" for each loop that was watched, also of
+                processes that are killed: as their lines have it, and as their pages have it
 failed          one byte, which is not 0 where something could not be written; it is there from the begin on, so
                 that a full disk cannot keep it back
 
