@@ -26,7 +26,7 @@ from loopwatch._outlets import Outlet, outlets
 if TYPE_CHECKING:
     from loopwatch._options import Status
 
-_KEPT_SECONDS: Final = 7 * 86400.0
+KEPT_SECONDS: Final = 7 * 86400.0
 """How long the page of a killed process stays in the default place."""
 _EXECUTORS_MAX: Final = 8
 _NAME_MAX: Final = 60
@@ -217,7 +217,7 @@ def _sweep(directory: Path) -> None:
     """Pages of processes that were killed long ago."""
     for path in directory.glob("*.page"):
         with contextlib.suppress(OSError, ValueError):
-            if wall() - path.lstat().st_mtime > _KEPT_SECONDS and not _page.read(path).alive:
+            if wall() - path.lstat().st_mtime > KEPT_SECONDS and not _page.read(path).alive:
                 path.unlink()
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from test_run import LOOPWATCH, environment, write
 
+from loopwatch import report
+
 APP = """
 import asyncio, os, time
 
@@ -116,7 +118,7 @@ def test_a_server(tmp_path: Path, server: str) -> None:
     write(tmp_path, APP, "app.py")
     write(tmp_path, AIOHTTP, "aiohttp_app.py")
     ended = []
-    for prefix in ([sys.executable], [*LOOPWATCH, "run"]):
+    for prefix in ([sys.executable], [*LOOPWATCH, "run", "--report", "seen.jsonl"]):
         port = free_port()
         line = [*prefix, *(part.format(port=port) for part in SERVERS[server])]
         with serving(tmp_path, line, port) as program:
@@ -132,3 +134,10 @@ def test_a_server(tmp_path: Path, server: str) -> None:
     watched = re.match(r"(\d+) event loops? w", summary)
     assert watched, summary
     assert int(watched[1]) >= workers
+    made = report.load(tmp_path / "seen.jsonl")
+    assert not made.problems
+    answered = [lane for lane in made.lanes if lane.stalls]
+    assert sum(len(lane.stalls) for lane in answered) >= 3
+    for lane in answered:
+        assert lane.busy >= sum(stall.duration for stall in lane.stalls) / 2, "however the server ends"
+    assert not list((tmp_path / "runtime").rglob("*.page"))

@@ -10,7 +10,7 @@ import stat
 from datetime import timedelta
 
 import pytest
-from records import stall
+from records import sample, stall
 from reported import BEGAN, HOSTILE, loop_line, varied
 from reported import lines as lines_of
 
@@ -256,6 +256,12 @@ def test_the_summary_names_causes_and_sites(file):
 
 def test_the_summary_of_nothing():
     assert summary(report.load()) == "0 stalls, 0.0 ms in all, in 0 loops of 0 processes."
+
+
+def test_where_the_loop_stood_that_had_no_cpu():
+    spin = Frame("/srv/app.py", 28, "spin")
+    without = stall(culprit=None, breakdown={Verdict.NOT_SCHEDULED: 0.3}, samples=(sample(0.3, spin),))
+    assert "not-scheduled, nobody to blame, mostly while in spin (app.py:28)" in summary(report.load(without))
 
 
 def test_names_from_elsewhere_are_printable_in_the_summary():
