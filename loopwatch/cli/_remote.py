@@ -29,22 +29,24 @@ def _loopwatch_script():
     import _thread
 
     def work():
-        import json, os, shutil, threading
-        threading.current_thread().name = "loopwatch-attach"
+        import posix
         directory, asker, call, arguments = {values!r}
         try:
-            try:
-                from loopwatch.cli import _attached
-                answer = {{"answer": getattr(_attached, call)(**arguments)}}
-            except ImportError as problem:
-                answer = {{"problem": "import", "text": str(problem)}}
-            except BaseException as problem:
-                answer = {{"problem": type(problem).__name__, "text": str(problem)}}
-            with open(directory + "/new", "w") as file:
-                json.dump(answer, file)
-            os.rename(directory + "/new", directory + "/answer")
-            os.kill(asker, 0)
+            import json, threading
+            threading.current_thread().name = "loopwatch-attach"
+            from loopwatch.cli import _attached
+            answer = json.dumps({{"answer": getattr(_attached, call)(**arguments)}})
+        except BaseException as problem:  # also where the program has left little to import
+            kind = "import" if isinstance(problem, ImportError) else type(problem).__name__
+            text = "".join(c if c.isprintable() and c not in '"\\\\' else "?" for c in str(problem))
+            answer = '{{"problem": "%s", "text": "%s"}}' % (kind, text)
+        try:
+            with open(directory + "/new", "w", encoding="utf-8", errors="replace") as file:
+                file.write(answer)
+            posix.rename(directory + "/new", directory + "/answer")
+            posix.kill(asker, 0)
         except ProcessLookupError:
+            import shutil
             shutil.rmtree(directory, ignore_errors=True)
         except OSError:
             pass

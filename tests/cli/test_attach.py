@@ -135,6 +135,18 @@ def test_a_target_that_does_not_run_python(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "the next call cleans up"
 
 
+@remote
+@pytest.mark.parametrize("spoils", ["sys.path.clear()", "sys.modules['threading'] = None"])
+def test_a_target_that_can_import_nothing(tmp_path: Path, spoils: str) -> None:
+    body = f"import sys; {spoils}; sys.modules.pop('json', None)\nwhile True: time.sleep(0.01)"
+    with started(TARGET.format(body=body)) as program:
+        next_fact(program)
+        done = loopwatch("attach", program.pid, TMPDIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "loopwatch cannot be imported in process" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 DROPPED = """
     import asyncio, os, time
     from scenario import say
