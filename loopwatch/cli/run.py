@@ -16,6 +16,7 @@ from loopwatch.cli import USAGE_ERROR, add_command
 from loopwatch.cli._durations import duration, threshold_time
 
 if TYPE_CHECKING:
+    from loopwatch._stall import Stall
     from loopwatch.cli._records import Run
 
 EXAMPLES = """\
@@ -75,7 +76,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from loopwatch._stall import own_seconds
     from loopwatch.cli import _records, _run_directory, _summary, _supervise
 
     limit: Limit | None = arguments.fail_over
@@ -94,16 +94,17 @@ def run(arguments: argparse.Namespace) -> int:
         status = _supervise.run(command, _environment(told))
         seen = _records.load(records, directory / _run_directory.LOOPS)
         failed = not _tell(seen, records, arguments.report, threshold)
-    worst = seen.worst_own
-    if (
-        status == 0
-        and limit is not None
-        and worst is not None
-        and own_seconds(worst.breakdown) > limit.seconds
-    ):
+    if limit is not None and status == 0 and (worst := _too_long(seen, limit)) is not None:
         print(_summary.failure(worst, limit.text), file=sys.stderr)
         failed = True
     return 1 if failed and status == 0 else _supervise.end_as(status)
+
+
+def _too_long(seen: Run, limit: Limit) -> Stall | None:
+    from loopwatch._stall import own_seconds
+
+    worst = seen.worst_own
+    return worst if worst is not None and own_seconds(worst.breakdown) > limit.seconds else None
 
 
 # --- what is run, and where ---
@@ -155,7 +156,9 @@ def _environment(told: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _hang_after(text: str) -> float | str:
-    return _NEVER if text == _NEVER else duration(text)
+    from loopwatch._options import SECONDS_MAX
+
+    return _NEVER if text == _NEVER else min(duration(text), SECONDS_MAX)
 
 
 # --- reports ---
