@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +17,7 @@ from loopwatch._process import Process
 from loopwatch._stall import Stall, own_seconds
 from loopwatch.cli import _from_page, _pages
 from loopwatch.jsonl import line_of, stall_line
+from loopwatch.report.check import sound_date, sound_loop, sound_stall, sound_started
 
 T = TypeVar("T", int, float)
 
@@ -73,11 +73,11 @@ def load(records: Path, loops: Path) -> Run:
     ends: dict[Loop, dict[str, Any]] = {}
     for line in _lines(records):
         with suppress(KeyError, TypeError, ValueError):  # not a line of ours
-            process = Process(line["pid"], line.get("started", ""))
+            process = Process(line["pid"], sound_started(line))
             if line["kind"] == "stall":
-                stalls[process, line["stall"]["id"]] = Stall.from_dict(line["stall"])
+                stalls[process, line["stall"]["id"]] = sound_stall(line["stall"])
             elif line["kind"] == "loop":
-                ends[process, line["watch"]] = line
+                ends[process, line["watch"]] = sound_loop(line) | {"at": sound_date(line["at"])}
     noted = _noted(loops)
     run.loops = {(row.process, int(row.key)) for row in noted if row.key.isdecimal()} | ends.keys()
     run.stalls = [stall for stall in stalls.values() if not stall.ongoing]
@@ -86,13 +86,14 @@ def load(records: Path, loops: Path) -> Run:
         run.pages.append(page)
         if not page.body:  # its watchdog had nothing to say yet
             continue
-        _add_loops(run, page, process, ends)
         known = [stall for (of, _), stall in stalls.items() if of == process]
-        for stall in _from_page.current(page, known):
-            key = process, stall.id
-            if key not in stalls or key in unfinished:
-                unfinished[key] = stall
-                run.more.append(stall_line(stall, process=process))
+        with suppress(KeyError, TypeError, ValueError):  # of a loopwatch that is not ours
+            _add_loops(run, page, process, ends)
+            for stall in _from_page.current(page, known):
+                key = process, stall.id
+                if key not in stalls or key in unfinished:
+                    unfinished[key] = stall
+                    run.more.append(stall_line(stall, process=process))
     run.unknown = len(run.loops - ends.keys())
     for line in ends.values():
         run.add(line["lag"])
@@ -193,7 +194,7 @@ def _add_loops(run: Run, page: Page, process: Process, ends: dict[Loop, dict[str
     for loop in _from_page.loops(page):
         key = process, loop["key"]
         before = ends.get(key)
-        if before is None or datetime.fromisoformat(before["at"]) < at:
+        if before is None or before["at"] < at:
             fields = _from_page.loop_fields(page, loop, before)
-            ends[key] = fields | {"at": at.isoformat()}
+            ends[key] = fields | {"at": at}
             run.more.append(line_of("loop", fields, process=process, at=at))

@@ -150,7 +150,9 @@ def _environment(told: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _hang_after(text: str) -> float | str:
-    return _NEVER if text == _NEVER else duration(text)
+    from loopwatch._options import SECONDS_MAX
+
+    return _NEVER if text == _NEVER else min(duration(text), SECONDS_MAX)
 
 
 # --- reports ---

@@ -37,7 +37,7 @@ ENDS_ITSELF = "os.kill(os.getpid(), 15)\n"
 def running(tmp_path: Path, *line: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     program = subprocess.Popen(
         [*LOOPWATCH, "run", *line],
-        env=environment(tmp_path, **variables),
+        env=environment(tmp_path, **{"TMPDIR": str(tmp_path), **variables}),  # a killed run leaves something
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 from records import APP, BASE_EVENTS, sample, stall
+from reported import loop_line
 
 from loopwatch import Stall, Verdict, _page
 from loopwatch._process import Process
 from loopwatch._stall import OWN, Frame, own_seconds
 from loopwatch.cli import _pages, _records, _summary
-from loopwatch.jsonl import line_of, stall_line
+from loopwatch.jsonl import stall_line
 
-LAG = {"turns": 10, "busy": 1.0, "idle": 3.0, "quantiles": {"0.5": 0.001}, "waiting": {"0.5": 0.002}}
-HEARTBEAT = {"turns": None, "busy": 1.0, "idle": None, "quantiles": {}, "waiting": {}}
+WHOLE_LAG = json.loads(loop_line(1))["lag"]
+LAG = WHOLE_LAG | {"turns": 10, "busy": 1.0, "idle": 3.0}
+HEARTBEAT = WHOLE_LAG | {"turns": None, "busy": 1.0, "idle": None}
 KILLED = Process(99, "2026-12-01T09:00:00+00:00")
 PAGE = {"at": 60_000_000_000, "wall": 1_800_000_000_000_000_000}
 LOOP = {"key": 1, "pulse": "turn", "threshold": 100_000_000, "tid": 99}
@@ -43,9 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ) -> _records.Run:
         """One process for each lag; one more that left the page, and wrote of the stalls."""
         lines = [stall_line(each, process=KILLED) for each in stalls]
-        for pid, lag in enumerate(lags, 1):
-            data = {"watch": 1, "lag": lag, "capture": "raw", "histogram": None}
-            lines.append(line_of("loop", data, process=Process(pid, "")))
+        lines += [loop_line(1, pid=pid, lag=lag) for pid, lag in enumerate(lags, 1)]
         (tmp_path / "records").write_bytes(b"".join(lines))
         noted = f"{KILLED.started} 4711"
         (tmp_path / "loops").write_text(f"99 - {noted}\n99 1 {noted}\n" if body else "")
@@ -160,11 +160,20 @@ def test_a_last_line_is_not_replaced_by_an_older_page(run: Any, tmp_path: Path) 
         "loops": [LOOP | {"turns": 5, "busy": 2_000_000_000, "idle": 0}],
         "wall": 1_790_000_000_000_000_000,
     }
-    data = {"watch": 1, "lag": LAG, "capture": "raw", "histogram": None}
     run([], page)
-    (tmp_path / "records").write_bytes(line_of("loop", data, process=KILLED))
+    (tmp_path / "records").write_bytes(loop_line(1, pid=KILLED.pid, started=KILLED.started, lag=LAG))
     seen = _records.load(tmp_path / "records", tmp_path / "loops")
     assert (seen.turns, seen.more) == (10, [])
+
+
+def test_lines_and_pages_of_somebody_else_are_left_out(run: Any, tmp_path: Path) -> None:
+    """What the program's end was must not depend on them."""
+    page = {"loops": [LOOP], "current": [current({"by magic": 3_000_000_000})], "gc": [7]}
+    assert run([], page).unfinished == []
+    (tmp_path / "records").write_text(
+        '[]\n{"kind":"loop","pid":1,"watch":1}\n{"kind":"stall"}\n7\nnonsense\n'
+    )
+    assert _records.load(tmp_path / "records", tmp_path / "loops").turns == 0
 
 
 def test_lines_after_a_torn_one_can_be_read(tmp_path: Path) -> None:
