@@ -229,9 +229,9 @@ def test_what_is_not_known_is_said(run: Any) -> None:
 def test_a_process_that_became_another_by_exec_counts_anew(run: Any, tmp_path: Path) -> None:
     later = Process(KILLED.pid, "2026-12-01T09:00:05+00:00")
     run([], {"loops": [LOOP | {"turns": 5, "busy": 2_000_000_000, "idle": 0}]})
-    data = {"watch": 1, "lag": LAG, "capture": "raw", "histogram": None}
     stalls = [stall_line(reported(ongoing=False, id=7), process=each) for each in (KILLED, later)]
-    (tmp_path / "records").write_bytes(b"".join([*stalls, line_of("loop", data, process=KILLED)]))
+    end = loop_line(1, pid=KILLED.pid, started=KILLED.started, lag=LAG)
+    (tmp_path / "records").write_bytes(b"".join([*stalls, end]))
     noted = "".join(
         f"{each.pid} {key} {each.started} 4711\n" for each in (KILLED, later) for key in ("-", "1")
     )
