@@ -236,6 +236,16 @@ class Watch:
 
     # --- its end ---
 
+    @property
+    def holds_back(self) -> bool:
+        """Its log has yet to tell of reports that were held back."""
+        return self.sinks.holds_back or self.pools.holds_back
+
+    def wind_up(self) -> None:
+        """On the reporter's thread, once it is over and all is delivered: tell what was held back."""
+        self.sinks.wind_up()
+        self.pools.wind_up()
+
     def renew(self) -> None:
         """In a forked child, which inherited it."""
         self.sinks.renew()
