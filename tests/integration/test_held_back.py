@@ -184,9 +184,9 @@ def test_a_forked_child_tells_nothing_of_its_parents() -> None:
             os._exit(len(records.lines))
         status = os.waitpid(pid, 0)[1]
         loop.close()
-        say(lines=records.lines, childs=os.waitstatus_to_exitcode(status))
+        say(lines=records.lines, in_child=os.waitstatus_to_exitcode(status))
     """)
     first, rest = facts["lines"]
     assert first[0].startswith("event loop blocked for ")
     check_sum(rest, 1, 0.2)
-    assert facts["childs"] == 1 + 2, "the parent's that it inherited, and its own two"
+    assert facts["in_child"] == 1 + 2, "the parent's that it inherited, and its own two"
