@@ -19,6 +19,8 @@ MUCH_LONGER: Final = 3.0
 """Times the longest that was told: so long a report is told at once, and then only one three times as long again."""
 KINDS_MAX: Final = 256
 """Kinds remembered, each with the longest report held back. The one that began first is forgotten first, and told."""
+ALARM_MAX: Final = 60.0
+"""Seconds. An alarm that is not needed any more is remembered until its time, so none is set for much later."""
 
 T = TypeVar("T")
 CallLater = Callable[[float, Callable[[], object]], Alarm]
@@ -148,8 +150,9 @@ class Limiter(Generic[T]):
             self._alarm.cancel()
         self._alarm_for = first
         if first is not None:
-            self._alarm = self._call_later(max(0.0, first.due_at - self._clock()), self._ring)
+            left = first.due_at - self._clock()
+            self._alarm = self._call_later(min(max(left, 0.0), ALARM_MAX), self._ring)
 
     def _ring(self) -> None:
-        self._alarm_for = None  # also where the clocks disagree by a little, and it is not due yet
+        self._alarm_for = None  # it may not be due yet
         self._tell_due()

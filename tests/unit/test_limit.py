@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwatch._alarms import Alarm
-from loopwatch._limit import KINDS_MAX, Limiter
+from loopwatch._limit import ALARM_MAX, KINDS_MAX, Limiter
 
 EVERY = 60.0
 
@@ -127,6 +127,17 @@ def test_an_alarm_that_is_a_little_early_is_set_again(reports):
     alarm.take()()
     assert reports.sums == []
     reports.time.pass_on(0.1)
+    assert len(reports.sums) == 1
+
+
+def test_a_long_time_is_waited_for_in_parts():
+    reports = Reports(every=1000.0)
+    reports.report(0.2)
+    reports.report(0.2)
+    assert reports.time.pending() == [reports.time.now + ALARM_MAX]
+    reports.time.pass_on(999)
+    assert reports.sums == []
+    reports.time.pass_on(2)
     assert len(reports.sums) == 1
 
 
