@@ -8,8 +8,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-import time
 from collections.abc import Callable
+
+from loopwatch._clock import monotonic_ns
 
 
 class Alarm:
@@ -45,7 +46,7 @@ class Alarms:
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Alarm:
         """Call it once, `seconds` from now or a little later; what it raises is the caller's to catch."""
         alarm = Alarm(callback)
-        when_ns = time.monotonic_ns() + round(seconds * 1e9)
+        when_ns = monotonic_ns() + round(seconds * 1e9)
         with self._lock:
             heapq.heappush(self._heap, (when_ns, next(self._order), alarm))
             first = self._heap[0][2] is alarm
@@ -58,11 +59,11 @@ class Alarms:
         with self._lock:
             while self._heap and not self._heap[0][2].pending:
                 heapq.heappop(self._heap)
-            return max(0, self._heap[0][0] - time.monotonic_ns()) if self._heap else None
+            return max(0, self._heap[0][0] - monotonic_ns()) if self._heap else None
 
     def due(self) -> list[Callable[[], object]]:
         """Takes out those whose time has come, in their order."""
-        now_ns = time.monotonic_ns()
+        now_ns = monotonic_ns()
         found: list[Alarm] = []
         with self._lock:
             while self._heap and self._heap[0][0] <= now_ns:

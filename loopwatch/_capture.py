@@ -6,11 +6,11 @@ import asyncio
 import bdb
 import itertools
 import sys
-import time
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
+from loopwatch._clock import monotonic_ns
 from loopwatch._stall import Frame, TaskInfo
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def capture(record: Record, slot: HasTurn, loop: asyncio.AbstractEventLoop | Non
     """Answer a record of kind "capture"; None where the turn it asks about is over."""
     if slot.turn != record["turn"]:
         return None
-    at_ns = time.monotonic_ns()
+    at_ns = monotonic_ns()
     top = sys._current_frames().get(record["ident"])
     if top is None:
         return None

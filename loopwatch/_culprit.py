@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from loopwatch._paths import is_own, module_name, relative_path
-from loopwatch._stall import Frame, Sample, Verdict
+from loopwatch._stall import Frame, Sample, Stall, Verdict
 
 T = TypeVar("T", bound=Hashable)
 
@@ -135,6 +135,12 @@ def find_sites(
         for function, weights in lines.items()
     ]
     return tuple(sorted(sites, key=lambda site: -site.seconds))
+
+
+def stood(stalls: Iterable[Stall]) -> Frame | None:
+    """Where the loop was found most, in stalls that nobody is to blame for."""
+    sites = find_sites([sample for stall in stalls for sample in stall.samples])
+    return sites[0].frame if sites else None
 
 
 def heaviest_line(weights: Mapping[Frame, float]) -> Frame:

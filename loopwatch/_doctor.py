@@ -62,12 +62,13 @@ def doctor() -> Report:
         "python": f"{platform.python_implementation()} {sys.version.split()[0]}",
         "gil": "on" if getattr(sys, "_is_gil_enabled", lambda: True)() else "off",
         "platform": platform.platform(),
-        **{name: value for name, value in native.items() if name != "evidence"},
+        "watchdog": native["watchdog"],
     }
     if native["watchdog"]:
+        facts |= {name: value for name, value in native.items() if name != "evidence"}
         evidence = _evidence(sources, native.get("descriptor_table_failed_call"))
     else:
-        evidence = [Check("evidence", True, "not looked at: no loop is watched")]
+        evidence = [Check("evidence", True, "not looked at: known only while a loop is watched")]
     return Report((_switch(), _environment(), _build(), _capture(), *evidence, _uv(), _watches()), facts)
 
 

@@ -47,7 +47,8 @@ class Beat(Protocol):
 
     def start(self) -> object: ...
 
-    def stop(self) -> object: ...
+    def stop(self) -> bool | None:
+        """Idempotent. False: it did not end yet, and must be stopped again before the loop is closed."""
 
 
 def selector_of(loop: asyncio.AbstractEventLoop) -> selectors.BaseSelector | None:
@@ -193,8 +194,7 @@ class Hooks:
         if self._beat is None or not elsewhere or loop.is_closed():
             self._take_off()
             return
-        for shadow in [shadow for shadow in self._shadows if shadow.name != "close"]:
-            shadow.remove()
+        self._remove_shadows(but="close")
         done = threading.Event()
 
         def stop() -> None:
@@ -209,12 +209,19 @@ class Hooks:
             done.wait(_STOP_SECONDS)
 
     def _take_off(self) -> None:
-        beat, self._beat = self._beat, None
-        if beat is not None:
-            beat.stop()
-        shadows, self._shadows = self._shadows, []
+        """Whoever closes the loop while another thread is in here stops the beat too: so it stays, with the hook on
+        `close`, until it has ended."""
+        if self._beat is not None and self._beat.stop() is False:
+            self._remove_shadows(but="close")
+            return
+        self._beat = None
+        self._remove_shadows()
+
+    def _remove_shadows(self, but: str = "") -> None:
+        shadows, self._shadows = self._shadows, [shadow for shadow in self._shadows if shadow.name == but]
         for shadow in shadows:
-            shadow.remove()
+            if shadow.name != but:
+                shadow.remove()
 
     def close(self) -> None:
         """Shadows `close` of the loop or its selector. A running loop refuses to close, and stays watched."""

@@ -6,13 +6,13 @@ and told as one sum when the time is over or the watch ends. Each is told once, 
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from loopwatch._alarms import Alarm
+from loopwatch._clock import monotonic
 from loopwatch._registry import registry
 
 MUCH_LONGER: Final = 3.0
@@ -73,7 +73,7 @@ class Limiter(Generic[T]):
         tell: Callable[[HeldBack[T]], object],
         *,
         call_later: CallLater = _call_later,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._every, self._tell, self._call_later, self._clock = every, tell, call_later, clock
         self._kinds: OrderedDict[str, _Kind[T]] = OrderedDict()  # in the order in which their times are over

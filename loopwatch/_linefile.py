@@ -21,7 +21,8 @@ class LineFile:
     """Opened to append with mode 0600, not through a symbolic link, not for child processes. Any thread.
 
     A line is written by one call, so lines of other processes cannot come between its parts. Before each, the
-    file is opened again where the path does not lead to it any more: logrotate needs no signal. With `max_bytes`
+    file is opened again where the path does not lead to it any more (logrotate needs no signal), or the program has
+    closed a descriptor that it does not own. With `max_bytes`
     a file that would grow beyond is renamed to `path.1`, in place of the one before.
     """
 
@@ -47,9 +48,9 @@ class LineFile:
     def close(self) -> None:
         """Idempotent."""
         with self._locked():
-            if self._descriptor is not None:
+            if self._descriptor is not None and self._is_ours():
                 os.close(self._descriptor)
-                self._descriptor = None
+            self._descriptor = None
 
     def _locked(self) -> threading.Lock:
         if self._process != os.getpid():  # forked: somebody may have held the lock
@@ -65,36 +66,46 @@ class LineFile:
         return descriptor
 
     def _follow_path(self, coming: int) -> None:
-        descriptor = self._descriptor
-        assert descriptor is not None
-        if self._moved(descriptor):
-            self._reopen(descriptor)
+        if not self._is_ours() or self._moved():
+            self._reopen()
         elif self._max_bytes is not None:
-            status = os.fstat(descriptor)
+            assert self._descriptor is not None
+            status = os.fstat(self._descriptor)
             if stat.S_ISREG(status.st_mode) and 0 < status.st_size > self._max_bytes - coming:
-                self._rotate(descriptor)
+                self._rotate(self._descriptor)
 
-    def _moved(self, descriptor: int) -> bool:
+    def _is_ours(self) -> bool:
+        """False where the program has closed the descriptor, as daemons do with all: its number may be another
+        file's by now."""
+        if self._descriptor is None:
+            return False
         try:
-            there = identity(self._path.lstat())
+            return identity(os.fstat(self._descriptor)) == self._identity
+        except OSError:
+            return False
+
+    def _moved(self) -> bool:
+        try:
+            return identity(self._path.lstat()) != self._identity
         except FileNotFoundError:
             return True
         except PermissionError:
             # A server that has dropped its rights keeps the file that it opened with them.
-            there = self._identity
-        return there != identity(os.fstat(descriptor))
+            return False
 
-    def _reopen(self, descriptor: int) -> None:
+    def _reopen(self) -> None:
+        old = self._descriptor if self._is_ours() else None
         self._descriptor = self._opened()  # first: where that fails the old one serves on
         self._torn = False
-        os.close(descriptor)
+        if old is not None:
+            os.close(old)
 
     def _rotate(self, descriptor: int) -> None:
         """Under a lock on the file itself: another process may be about to do the same."""
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            if not self._moved(descriptor):
+            if not self._moved():
                 self._path.replace(f"{self._path}.1")
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
-        self._reopen(descriptor)
+        self._reopen()

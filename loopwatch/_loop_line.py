@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from loopwatch._clock import monotonic_ns
 from loopwatch._freeze import gc_pauses
 from loopwatch._look import turn_histogram
 from loopwatch._windows import CELLS_MAX, Cell
@@ -61,7 +61,7 @@ class LoopLines:
     def renew(self) -> None:
         """In a forked child: somebody may have held the lock, and what was before the fork is the parent's to write."""
         self._process, self._lock = os.getpid(), threading.Lock()
-        now = time.monotonic_ns() // _SECOND_NS
+        now = monotonic_ns() // _SECOND_NS
         self._followed = {key: (watch, now - 1) for key, (watch, _) in self._followed.items()}
 
     def _locked(self) -> threading.Lock:
@@ -73,7 +73,7 @@ class LoopLines:
 def loop_data(watch: Watch, *, after: int = -1, whole: bool = False) -> tuple[dict[str, Any], int]:
     """The fields, with the seconds after the one numbered `after`, and the number of the last. `whole`: without
     the one that goes on."""
-    missing = min(CELLS_MAX, time.monotonic_ns() // _SECOND_NS - after + 1)
+    missing = min(CELLS_MAX, monotonic_ns() // _SECOND_NS - after + 1)
     cells = [(number, cell) for number, cell in watch.history.numbered(missing) if number > after]
     if whole:
         cells = cells[:-1]

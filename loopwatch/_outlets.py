@@ -27,8 +27,8 @@ _LOGGER = logging.getLogger("loopwatch")
 
 
 class Outlet:
-    """What an exporter is told. Every method but follow() and renew() runs on the reporter's thread; all but renew()
-    may raise."""
+    """What an exporter is told. Every method but follow(), unfollow() and renew() runs on the reporter's thread; all
+    but renew() may raise."""
 
     name = "?"
     """In the log, and in the counter of failures."""
@@ -38,6 +38,9 @@ class Outlet:
     def follow(self, watch: Watch) -> None:
         """A watch was put, or was there when the exporter began. On any thread, with locks held; again for one
         that is known. May raise as well."""
+
+    def unfollow(self, watch: Watch) -> None:
+        """A watch is over. On the thread that ended it, which may be its loop's. May raise as well."""
 
     def renew(self) -> None:
         """In a forked child, as soon as something is watched there."""
@@ -107,6 +110,14 @@ class Outlets:
             try:
                 outlet.follow(watch)
             except Exception as problem:  # not an interruption: this is a thread of the program's
+                self._note(outlet.name, problem)
+
+    def unfollow(self, watch: Watch) -> None:
+        """A watch was taken off."""
+        for outlet in self._open:
+            try:
+                outlet.unfollow(watch)
+            except Exception as problem:
                 self._note(outlet.name, problem)
 
     def begin(self, reporter: object, alarms: Alarms) -> None:

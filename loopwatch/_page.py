@@ -33,6 +33,7 @@ _HALF: Final = struct.Struct("=QII")
 _HALF_MAX: Final = 1 << 24
 _TRIES: Final = 20  # a half is written at most four times a second
 _NAP_SECONDS: Final = 0.01
+_ANCESTORS_MAX: Final = 8
 
 
 class PageError(ValueError):
@@ -45,7 +46,7 @@ class Page:
 
     path: Path
     head: dict[str, Any]
-    """Of the process: pid, start, created, argv, python, loopwatch."""
+    """Of the process: pid, start, ancestors, created, argv, python, loopwatch."""
     body: dict[str, Any]
     """What its watchdog said last; empty where it has not said anything yet."""
     owner: int
@@ -60,6 +61,17 @@ class Page:
         """Whether its process runs; another one with the same number does not count."""
         start = process_start(self.pid)
         return start is not None and start == self.head.get("start")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its process is stopped (SIGSTOP, a debugger), and so writes nothing."""
+        fields = _stat_fields(self.pid)
+        return fields is not None and fields[0] in "Tt"
+
+    @property
+    def written_ns(self) -> int:
+        """When it was written last, by the time of day."""
+        return int(self.body["wall"] if self.body else self.head["created"])
 
     @property
     def wall_offset_ns(self) -> int:
@@ -119,7 +131,18 @@ def _read_head(path: Path, start: bytes) -> tuple[dict[str, Any], int, int]:
     text = start[_HEAD.size : _HEAD.size + length]
     if not 0 < half_bytes <= _HALF_MAX or zlib.crc32(text) != check:
         raise PageError(f"{path} is a status page with a broken head")
-    return json.loads(text), head_bytes, half_bytes
+    head = _parsed(text)
+    if not isinstance(head, dict):
+        raise PageError(f"{path} is a status page with a broken head")
+    return head, head_bytes, half_bytes
+
+
+def _parsed(text: bytes | str) -> Any:
+    """None where it is no JSON: its check says only that it is what somebody wrote."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_half(half: bytes) -> tuple[int, dict[str, Any]] | None:
@@ -129,7 +152,8 @@ def _read_half(half: bytes) -> tuple[int, dict[str, Any]] | None:
     text = half[_HALF.size : _HALF.size + length]
     if not sequence or len(text) < length or zlib.crc32(text, zlib.crc32(half[:12])) != check:
         return None
-    return sequence, json.loads(text.decode(errors="replace"))
+    body = _parsed(text.decode(errors="replace"))
+    return (sequence, body) if isinstance(body, dict) else None
 
 
 # --- where they are ---
@@ -145,6 +169,20 @@ def directories(uid: int) -> Iterator[Path]:
 
 def page_name(pid: int) -> str:
     return f"{pid}.page"
+
+
+def left_in_default_places() -> list[Path]:
+    """The pages of this user's processes, and for root those of every user's."""
+    uid = os.geteuid()
+    places = list(directories(uid))
+    if uid == 0:
+        places += [*Path("/run/user").glob("*/loopwatch"), *Path("/tmp").glob("loopwatch-*")]
+    found = []
+    for place in dict.fromkeys(places):
+        with contextlib.suppress(OSError):
+            owners = {place.lstat().st_uid if uid == 0 else uid}
+            found += [path for path in place.glob("*.page") if _is_file_of(owners, path)]
+    return found
 
 
 def find(pid: int) -> Path:
@@ -207,9 +245,29 @@ def process_status(pid: int) -> dict[str, list[str]]:
 
 def process_start(pid: int) -> int | None:
     """When it was started, in clock ticks since the machine was; None: no such process, or a zombie."""
+    fields = _stat_fields(pid)
+    return None if fields is None else int(fields[19])
+
+
+def ancestors(pid: int) -> list[tuple[int, int]]:
+    """Its parent, the parent's and so on, each with when it was started."""
+    found: list[tuple[int, int]] = []
+    fields = _stat_fields(pid)
+    while fields is not None and len(found) < _ANCESTORS_MAX:
+        parent = int(fields[1])
+        fields = _stat_fields(parent)
+        if fields is not None:
+            found.append((parent, int(fields[19])))
+    return found
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """What /proc/PID/stat says from the state on; None: no such process, or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        fields = text.rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else int(fields[19])
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return None
+    fields = text.rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in "ZX" or not (fields[1].isdecimal() and fields[19].isdecimal()):
+        return None
+    return fields

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import collections
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
+
+from loopwatch._clock import monotonic_ns
 
 ENTRIES_MAX: Final = 4096
 """Calls remembered one by one. Of more that wait at once, every second, fourth... is: the oldest wait is then
@@ -83,7 +84,7 @@ class Calls:
         self._running: list[Reference] = []
         self._stride = 1
         """One call in so many is remembered."""
-        self._now_ns = self._found_ns = time.monotonic_ns()
+        self._now_ns = self._found_ns = monotonic_ns()
         self._found_queued = pool._work_queue.qsize()
         self._found_workers = len(pool._threads)
         """What runs on these was never seen; 0 once there was no more work than workers."""
@@ -134,7 +135,7 @@ class Calls:
     def crowded(self) -> bool:
         """Whether there is more to do than there are workers, after a closer look."""
         with self._lock:
-            self._look(time.monotonic_ns())
+            self._look(monotonic_ns())
             return self._crowded()
 
     def _crowded(self) -> bool:
@@ -190,7 +191,7 @@ class Calls:
 
     def state(self, name: str) -> ExecutorState:
         pool = self._pool()
-        now_ns = time.monotonic_ns()
+        now_ns = monotonic_ns()
         with self._lock:
             oldest_ns = self._look(now_ns)
             queued = self._queued() if oldest_ns is not None else 0
@@ -244,7 +245,7 @@ class Submit:
         pool = self._pool()
         if pool is None:
             raise RuntimeError("cannot schedule new futures: the pool is gone")
-        at_ns = time.monotonic_ns()
+        at_ns = monotonic_ns()
         previous = self._previous
         future = previous(*args, **kwargs) if previous else self._submit(pool, *args, **kwargs)
         for seen in self.seen:

@@ -70,7 +70,9 @@ class Profile(Sequence[ProfileRow]):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def top(self, n: int = 10) -> tuple[ProfileRow, ...]:
-        """The n largest rows."""
+        """The n largest rows, fewer where there are no more. TypeError: n is no whole number."""
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise TypeError(f"n must be a whole number, not {n!r}")
         return self.rows[: max(0, n)]
 
     def __len__(self) -> int:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from loopwatch._build import Context, looks_of, with_somebody_to_blame
 from loopwatch._capture import look_at
+from loopwatch._clock import monotonic
 from loopwatch._culprit import Function, blamed_frame, function_of, heaviest_line
 from loopwatch._profile import Profile, ProfileRow
 from loopwatch._stall import Frame, Verdict
@@ -201,9 +201,9 @@ class Profiler:
     def _await_earlier(self, account: _Account, number: int) -> None:
         """The records before this one are on their way, by the reporter."""
         if not self._on_reporter():
-            deadline = time.monotonic() + _AWAIT_SECONDS
+            deadline = monotonic() + _AWAIT_SECONDS
             while account.taken < number - 1:
-                left = deadline - time.monotonic()
+                left = deadline - monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     break
         self._note(account, number)

@@ -13,13 +13,13 @@ import collections
 import contextlib
 import os
 import threading
-import time
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from loopwatch import _core
 from loopwatch._alarms import Alarms
+from loopwatch._clock import monotonic
 from loopwatch._outlets import outlets
 from loopwatch._paths import library_dirs
 from loopwatch._reporter import Reporter
@@ -125,7 +125,7 @@ class Registry:
     def settle(self, timeout: float = DELIVERY_SECONDS) -> bool:
         """Wait until what has ended is delivered, and stop the threads if nothing is watched. On the
         reporter's own thread, which cannot wait for itself, that is left to its next turn."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         reporter = self.reporter
         if reporter is None:
             return True
@@ -137,10 +137,10 @@ class Registry:
             self._forget_delivered()
         with self.lock:
             if self.unused and self.reporter is reporter:
-                self._stop(reporter, max(0.1, deadline - time.monotonic()))
+                self._stop(reporter, max(0.1, deadline - monotonic()))
             replaced = self.reporter is not reporter
         if replaced:  # by us, or it stopped itself just now
-            reporter.join(max(0.1, deadline - time.monotonic()))
+            reporter.join(max(0.1, deadline - monotonic()))
         return delivered
 
     def settle_later(self) -> None:

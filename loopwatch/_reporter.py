@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from loopwatch import _core
 from loopwatch._alarms import Alarms
+from loopwatch._clock import monotonic
 from loopwatch._failures import quietly
 from loopwatch._outlets import outlets
 
@@ -108,14 +109,14 @@ class Reporter:
         pending() says 0 once the reporter has *taken* the last record. It has dealt with it when it has counted
         as many, or when next_record() is called again, which the None that stop_reporter() puts there proves.
         """
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         nap, longest_nap = _DRAIN_LOOK_SECONDS
         count = _core.pending if pending is None else pending
         while count():
             if self._threadless and (record := _core.next_record(_UNUSED_LOOK_NS)) is not None:
                 self._deal_with(record)
                 continue
-            if not self.alive or time.monotonic() >= deadline:
+            if not self.alive or monotonic() >= deadline:
                 return False
             time.sleep(nap)
             nap = min(2 * nap, longest_nap)
@@ -127,7 +128,7 @@ class Reporter:
         with self._passed:
             fence = self._fences
             _core.stop_reporter()
-            left = max(0.0, deadline - time.monotonic())
+            left = max(0.0, deadline - monotonic())
             return self._passed.wait_for(lambda: self._has_passed(fence), left)
 
     def _has_passed(self, fence: int) -> bool:

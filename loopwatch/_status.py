@@ -14,19 +14,19 @@ import os
 import platform
 import stat
 import sys
-import time
 from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from loopwatch import _core, _page
+from loopwatch._clock import monotonic_ns, wall, wall_ns
 from loopwatch._files import identity, named_by
 from loopwatch._outlets import Outlet, outlets
 
 if TYPE_CHECKING:
     from loopwatch._options import Status
 
-_KEPT_SECONDS: Final = 7 * 86400.0
+KEPT_SECONDS: Final = 7 * 86400.0
 """How long the page of a killed process stays in the default place."""
 _EXECUTORS_MAX: Final = 8
 _NAME_MAX: Final = 60
@@ -47,7 +47,7 @@ class ExecutorNotes(Outlet):
         self._last.pop(state.name, None)
         self._last[state.name] = {
             "name": state.name[:_NAME_MAX],
-            "at": time.monotonic_ns(),
+            "at": monotonic_ns(),
             "waited": saturation.waited,
             "busy": state.busy,
             "workers": state.max_workers,
@@ -161,7 +161,8 @@ def _facts() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "start": _page.process_start(os.getpid()),
-        "created": time.time_ns(),
+        "ancestors": _page.ancestors(os.getpid()),  # `loopwatch run`, a master: the numbers that people know
+        "created": wall_ns(),
         "argv": [argument[:500] for argument in sys.orig_argv],
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "loopwatch": _core.VERSION,
@@ -217,7 +218,7 @@ def _sweep(directory: Path) -> None:
     """Pages of processes that were killed long ago."""
     for path in directory.glob("*.page"):
         with contextlib.suppress(OSError, ValueError):
-            if time.time() - path.lstat().st_mtime > _KEPT_SECONDS and not _page.read(path).alive:
+            if wall() - path.lstat().st_mtime > KEPT_SECONDS and not _page.read(path).alive:
                 path.unlink()
 
 

@@ -22,6 +22,7 @@ from loopwatch._options import (
     check_threshold,
     check_timeout,
 )
+from loopwatch._outlets import outlets
 from loopwatch._profile import Profile
 from loopwatch._profiler import Profiler
 from loopwatch._registry import DELIVERY_SECONDS, registry
@@ -293,6 +294,7 @@ class Watch:
         if (hooks := self._find_hooks()) is not None:
             reporter = here.reporter
             hooks.remove(may_wait=reporter is None or not reporter.is_current)
+        outlets.unfollow(self)
         return True
 
     def attach(self, hooks: Hooks) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import selectors
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from loopwatch import _testcore as core
 
-HOUR_NS = 3_600 * 10**9
+MS = 1_000_000
+HOUR_NS = 3_600_000 * MS
 
 
 def new_slot(loop: object = None, pulse: str = "turn") -> Any:
@@ -37,6 +39,19 @@ def watched(loop: object = None, pulse: str = "turn") -> Iterator[Any]:
     finally:
         slot.retire(10**9)
         core.stop_watchdog(10**9)
+
+
+def running(check: Callable[[Any], object]) -> None:
+    """Calls check(slot) inside a run of a watched loop."""
+    with watched() as slot:
+        core.RunEdge(slot, lambda: check(slot))()
+
+
+def spend(ms: int) -> None:
+    """Busy or not does not matter: steps are wall-clock time."""
+    end = time.monotonic_ns() + ms * MS
+    while (left := end - time.monotonic_ns()) > 0:
+        time.sleep(left / 1e9)
 
 
 def needs_turn_select() -> None:

@@ -28,6 +28,7 @@ full_build = pytest.mark.skipif(
     _core.PORTABLE,
     reason="the portable build dumps no frames, keeps the program's descriptors and sees no tracer",
 )
+linux = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 
 HERE = Path(__file__).parent
 LIBRARY = Path(loopwatch.__file__).parent.parent

@@ -1,4 +1,4 @@
-"""One function for each cause of a stall, and what a watch says of it: for the programs of test_causes.py."""
+"""One function for each cause of a stall, and what a watch says of it: for the programs of test_causes*.py."""
 
 from __future__ import annotations
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
+
+from loopwatch import _core
+from loopwatch.cli._say import give_up, say
 
 COMMANDS: Final = ("run", "top", "post", "attach", "detach", "report", "doctor")
 """In the order of the help."""
@@ -25,7 +29,8 @@ def parser() -> argparse.ArgumentParser:
         description="Who froze the asyncio event loop, and where did the time go?",
         epilog="loopwatch COMMAND --help shows examples of each.",
     )
-    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    whole.add_argument("--version", action="version", version=f"loopwatch {_core.VERSION}")
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND")
     for name in COMMANDS:
         importlib.import_module(f"loopwatch.cli.{name}").add(commands)
     return whole
@@ -53,12 +58,22 @@ def add_command(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status. A usage error exits with 2, as argparse does."""
-    parsed = parser().parse_args(arguments)
+    whole = parser()
+    parsed = whole.parse_args(arguments)
+    if not hasattr(parsed, "run"):  # no command was named
+        whole.exit(USAGE_ERROR, whole.format_help())
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:
         status = run(parsed)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
-    except BrokenPipeError:  # `| head` has seen enough; what is buffered must not be written at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:  # `| head` has seen enough
+        pass
+    except OSError as problem:  # of the output, or unforeseen
+        say(f"loopwatch: {problem}")
+    except KeyboardInterrupt:  # it ends as other programs do
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    give_up(1)
+    return 1

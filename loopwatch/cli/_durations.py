@@ -14,7 +14,7 @@ _UNITS: Final = {
 }  # fmt: skip
 _PATTERN: Final = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([a-zµ]*)\s*")
 THRESHOLDS: Final = (
-    f"a length of time from {THRESHOLD_MIN * 1000:g}ms to {THRESHOLD_MAX:g}s, as 50ms, 0.05s or 0.05"
+    f"a length of time from {THRESHOLD_MIN * 1000:g}ms to {THRESHOLD_MAX / 3600:g}h, as 50ms, 0.05s or 0.05"
 )
 
 

@@ -3,6 +3,9 @@ and this one root's: nothing that the other one can put there makes us write, or
 
 All that is written is written before the directory is the other's. From then on it is reached by its descriptor only,
 and the answer is read only where it is a regular file of the other's, of a bounded size.
+
+A script that was not run in time stays for when it is. Where its process ends without that, the next call of anybody
+who may takes the directory away: its name says for which process it is, and who waits for it.
 """
 
 from __future__ import annotations
@@ -10,31 +13,34 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from loopwatch._page import process_status
+from loopwatch._page import process_start, process_status
 
+_PREFIX: Final = "loopwatch-attach-"
+_NAME: Final = re.compile(rf"{_PREFIX}(?P<pid>\d+)-(?P<start>\d+)-(?P<asker>\d+)-.*")
 _SCRIPT: Final = "script.py"
 _ANSWER: Final = "answer"
 _NEW: Final = "new"
 """The answer, while it is written."""
 _ANSWER_MAX: Final = 1 << 16
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Handover:
     """Ours, until give() makes it another user's."""
 
-    def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="loopwatch-attach-"))
+    def __init__(self, pid: int) -> None:
+        prefix = f"{_PREFIX}{pid}-{process_start(pid) or 0}-{os.getpid()}-"
+        self.directory = Path(tempfile.mkdtemp(prefix=prefix))
         self.script = self.directory / _SCRIPT
-        self._descriptor = os.open(
-            self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        )
+        self._descriptor = os.open(self.directory, _OPEN)
         self._user = os.geteuid()
         self.closed = False
 
@@ -89,13 +95,34 @@ class Handover:
     def close(self, *, keep: bool) -> None:
         """`keep` it for a script that may run yet."""
         if not keep:
-            for name in (_SCRIPT, _NEW, _ANSWER):
-                with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=self._descriptor)
-            with contextlib.suppress(OSError):  # what else the other one has put there is his
-                self.directory.rmdir()
+            _remove(self.directory, self._descriptor)
         os.close(self._descriptor)
         self.closed = True
+
+
+def _remove(directory: Path, descriptor: int) -> None:
+    for name in (_SCRIPT, _NEW, _ANSWER):
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=descriptor)
+    with contextlib.suppress(OSError):  # what else the other one has put there is his
+        directory.rmdir()
+
+
+def remove_leftovers(answered: int | None = None) -> None:
+    """Of processes that have ended, and of one that has just `answered`: an older script of it will not be run any
+    more. Not where somebody waits."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if not (found := _NAME.fullmatch(directory.name)):
+            continue
+        pid, start, asker = map(int, found.groups())
+        ended = process_start(pid) != start
+        if ended or (pid == answered and process_start(asker) is None):
+            with contextlib.suppress(OSError):
+                descriptor = os.open(directory, _OPEN)
+                try:
+                    _remove(directory, descriptor)
+                finally:
+                    os.close(descriptor)
 
 
 def user_of(pid: int) -> tuple[int, int]:

@@ -1,58 +1,111 @@
-"""In a process of a program under `loopwatch run`: every loop is watched, and what is seen goes to the run's directory.
-
-records.jsonl   JSON lines of every process, as stalls end (loopwatch.jsonl)
-loops           "PID KEY" for each loop that was watched, also of a process that is killed
-"""
+"""In a process of a program under `loopwatch run`: every loop is watched, and what is seen goes to the run's directory
+(_run_directory.py), or straight to its report."""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
+import functools
 import os
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from loopwatch import _everywhere
 from loopwatch._linefile import LineFile
 from loopwatch._options import Options
+from loopwatch._outlets import outlets
+from loopwatch._page import process_start
+from loopwatch._process import process_started
+from loopwatch._registry import registry
+from loopwatch.cli._hangs import HangLog
+from loopwatch.cli._run_directory import LOOPS, note_failure
 from loopwatch.jsonl import JsonLines
 
 if TYPE_CHECKING:
     from loopwatch._watch import Watch
 
 ORIGIN: Final = "loopwatch run"
-RECORDS: Final = "records.jsonl"
-LOOPS: Final = "loops"
-OPTIONS: Final[Options] = {"log": False, "dump_to": False}
-"""Of every watch, whatever the environment says."""
+_EVERY_FIRST: Final = 1.0
+_EVERY_LAST: Final = 60.0
+_EVERY_SHARE: Final = 0.25
+"""Of the time that it has gone on: what a process that is killed takes along unwritten is not most of its life."""
+_DELIVERY_SECONDS: Final = 0.5
 
 
 class Records(JsonLines):
-    """Notes each loop beside its lines."""
+    """Notes each loop beside its lines, and writes a loop's last line when it ends: the process may be killed after
+    that, as servers do with themselves that were told to end."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, to: Path) -> None:
+        self._directory = directory
         self._loops_file = LineFile(directory / LOOPS)
         self._noted: set[tuple[int, int]] = set()
         self._finishing: set[int] = set()
-        super().__init__(directory / RECORDS)
+        self._began = time.monotonic()
+        self._note("-")
+        super().__init__(to, every=_EVERY_FIRST)
 
     def follow(self, watch: Watch) -> None:
         super().follow(watch)
         loop = os.getpid(), watch.key
         if loop not in self._noted:
             self._noted.add(loop)
-            with contextlib.suppress(FileNotFoundError):
-                self._loops_file.write(b"%d %d\n" % loop)
+            self._note(str(watch.key))
         self._finish_with_worker()
+
+    def unfollow(self, watch: Watch) -> None:  # noqa: ARG002
+        if asyncio._get_running_loop() is not None:  # that one must not wait
+            attempt = functools.partial(outlets.attempt, self.name, self._write_ended)
+            registry().alarms.call_later(0.0, attempt)
+            return
+        _everywhere.deliver(_DELIVERY_SECONDS)
+        self._write_ended()
+
+    def renew(self) -> None:
+        super().renew()
+        self._began, self.every = time.monotonic(), _EVERY_FIRST
+
+    def tick(self) -> None:
+        super().tick()
+        age = time.monotonic() - self._began
+        self.every = min(_EVERY_LAST, max(_EVERY_FIRST, _EVERY_SHARE * age))
 
     def close(self) -> None:
         super().close()
         self._loops_file.close()
 
+    def _write_ended(self) -> None:
+        self._write_loops(self._loops.ended())
+
     def _write(self, line: bytes) -> None:
-        with contextlib.suppress(FileNotFoundError):  # the run is over, and nobody is left to read it
+        try:
+            self._directory.stat()
+        except FileNotFoundError:  # the run is over, and nobody is left to read it
+            return
+        except PermissionError:  # of a process that has dropped its rights
+            pass
+        with self._telling():
             super()._write(line)
+
+    def _note(self, loop: str) -> None:
+        pid = os.getpid()
+        with self._telling():
+            self._loops_file.write(f"{pid} {loop} {process_started()} {process_start(pid)}\n".encode())
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Who started the run hears of what cannot be written, unless it is over."""
+        try:
+            yield
+        except FileNotFoundError:
+            pass
+        except OSError:
+            note_failure(self._directory)
+            raise
 
     def _finish_with_worker(self) -> None:
         """A process of multiprocessing ends without atexit."""
@@ -71,8 +124,10 @@ def finish(records: Records) -> None:
 
 
 def begin(told: dict[str, Any]) -> None:
-    options: Options = {"threshold": told["threshold"], **OPTIONS}
-    records = Records(Path(told["directory"]))
+    options: Options = {"threshold": told["threshold"], "log": HangLog(), "log_every": 0.0}
+    if "hang_after" in told:
+        options["hang_after"] = told["hang_after"]
+    records = Records(Path(told["directory"]), Path(told["records"]))
     atexit.register(finish, records)
     try:
         _everywhere.watch_all({**options, "status": True}, origin=ORIGIN)

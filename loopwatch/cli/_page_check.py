@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from loopwatch import _page
 from loopwatch._page import Page, PageError
 from loopwatch._sound import numbers, text, whole
 
@@ -16,6 +18,14 @@ _TOTALS: Final = ("turns", "busy", "idle", "gil_wait")
 
 _whole = functools.partial(whole, least=0, most=_MOST)
 _numbers = functools.partial(numbers, least=0, most=_MOST)
+
+
+def read(path: Path) -> Page:
+    """OSError where it cannot be read, PageError where it is no page."""
+    try:
+        return sound(_page.read(path))
+    except RecursionError:
+        raise PageError(f"{path} is not a status page of loopwatch: it is nested too deeply") from None
 
 
 def sound(page: Page) -> Page:
@@ -33,6 +43,8 @@ def _head(head: Mapping[str, Any]) -> None:
     _whole(head["pid"], head["created"])
     if head["start"] is not None:  # where there is no /proc
         _whole(head["start"])
+    for parent, start in _list(head.get("ancestors", [])):
+        _whole(parent, start)
     text(head["python"], head["loopwatch"], *_list(head["argv"]))
 
 

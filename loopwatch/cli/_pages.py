@@ -2,82 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from loopwatch import _page
+from loopwatch import _text
 from loopwatch._page import Page
+from loopwatch._stall import Frame
 from loopwatch._text import printable, seconds, spot
-from loopwatch.cli._page_check import sound
+from loopwatch.cli import _families, _page_check, _pythons
 from loopwatch.cli._page_source import source_line
 
 _FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>-?[0-9]{1,9}), in (?P<function>.*)')
-_DEPTH_MAX: Final = 8
 
 
 # --- which page ---
 
 
 def page_of(text: str) -> Path:
-    """Of a process id, or a path. A process without a page whose descendants have one stands for these: `loopwatch run`
-    and the master of a pre-fork server. FileNotFoundError, or ValueError where there are several."""
-    if not text.isdecimal():
-        return Path(text)
-    pid = int(text)
-    try:
-        return _page.find(pid)
-    except FileNotFoundError as problem:
-        found = {child: path for child in _descendants(pid) if (path := _page_or_none(child))}
-        if len(found) > 1:
-            numbers = ", ".join(map(str, found))
-            raise ValueError(
-                f"process {pid} has no status page; several of its children have one: {numbers}"
-            ) from None
-        if not found:
-            raise FileNotFoundError(str(problem)) from None
-        return next(iter(found.values()))
-
-
-def _page_or_none(pid: int) -> Path | None:
-    try:
-        return _page.find(pid)
-    except FileNotFoundError:
-        return None
-
-
-def _descendants(pid: int, depth: int = 0) -> Iterator[int]:
-    if depth > _DEPTH_MAX:
-        return
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        try:
-            children = (task / "children").read_text().split()
-        except OSError:
-            continue
-        for child in map(int, children):
-            yield child
-            yield from _descendants(child, depth + 1)
+    """Of a process id, or a path. FileNotFoundError, or ValueError where several processes are meant."""
+    if text.isdecimal():
+        return _families.page_of_process(int(text))
+    if not text or not os.path.lexists(text):
+        raise FileNotFoundError(f"{text!r} is neither a process id nor the path of a status page")
+    return Path(text)
 
 
 def read(path: Path) -> Page:
     """OSError where it cannot be read, PageError where it is no page."""
-    try:
-        return sound(_page.read(path))
-    except RecursionError:
-        raise _page.PageError(f"{path} is not a status page of loopwatch: it is nested too deeply") from None
+    return _page_check.read(path)
 
 
 def asked_for(text: str, command: str) -> Page | None:
     """The page that a command's argument names. None: it was said why there is none."""
     try:
         return read(page_of(text))
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
+        told = f"{problem.filename}: {problem.strerror}" if problem.strerror else str(problem)
+        print(printable(f"loopwatch {command}: {told}"), file=sys.stderr)
+        return None
+    except ValueError as problem:
         print(printable(f"loopwatch {command}: {problem}"), file=sys.stderr)
         return None
 
@@ -93,6 +64,8 @@ class Now:
     """Of a page that is not written to any more, when it was written last."""
     alive: bool
     """The process."""
+    stopped: bool
+    """The process, which is there and does nothing."""
     written: bool
     """Whether the process keeps the page still."""
 
@@ -100,17 +73,30 @@ class Now:
 def moment(page: Page, *, lost: bool = False) -> Now:
     """`lost`: the page is no longer where it was read."""
     alive = page.alive
-    written = alive and not lost
-    return Now(time.monotonic_ns() if written else int(page.body.get("at", 0)), alive, written)
+    stopped = alive and page.stopped
+    written = alive and not stopped and not lost
+    return Now(time.monotonic_ns() if written else int(page.body.get("at", 0)), alive, stopped, written)
 
 
 def title(page: Page, now: Now) -> str:
     head = page.head
-    command = shlex.join(head["argv"]) or "?"
-    state = "runs" if now.alive else "is gone"
+    state = "is stopped" if now.stopped else "runs" if now.alive else "is gone"
     return printable(
-        f"process {page.pid} {state}: {command} ({head['python']}, loopwatch {head['loopwatch']})"
+        f"process {page.pid} {state}: {command_of(page)} ({head['python']}, loopwatch {head['loopwatch']})"
     )
+
+
+def command_of(page: Page) -> str:
+    return shlex.join(page.head["argv"]) or "?"
+
+
+def no_loop_lines(page: Page, now: Now) -> Iterator[str]:
+    """Where there is nothing to see: the workers of a pre-fork master run the loops."""
+    if page.body.get("loops"):
+        return
+    children = _pythons.below(page.pid) if now.alive else {}
+    below = f"; processes below it that are Python: {', '.join(map(str, children))}" if children else ""
+    yield ("no loop is watched" if now.alive else "no loop was watched") + below
 
 
 def nanoseconds(value: float) -> str:
@@ -174,11 +160,29 @@ def loop_row(loop: Mapping[str, Any], page: Page, now: Now) -> LoopRow:
     )
 
 
+def age_ns(stall: Mapping[str, Any]) -> int:
+    """Of one that goes on, when the page was written: it may have ended since."""
+    return max(0, int(stall["seen"] - stall["begin"]))
+
+
 def current_line(stall: Mapping[str, Any], now: Now) -> str:
     """blocked for 3.20 s so far: gil in spin (worker.py:12), task 'x'"""
-    age = (now.ns if now.written else stall["seen"]) - stall["begin"]
     how_long = "so far" if now.written else "when this was written"
-    return printable(f"blocked for {nanoseconds(age)} {how_long}: {stall['verdict']}{_where(stall)}")
+    return printable(
+        f"blocked for {nanoseconds(age_ns(stall))} {how_long}: {stall['verdict']}{_where(stall)}"
+    )
+
+
+def last_line(stall: Mapping[str, Any]) -> str:
+    """blocked when it died, for 3.20 s: gil in spin (worker.py:12), task 'x'"""
+    return printable(
+        f"blocked when it died, for {nanoseconds(age_ns(stall))}: {stall['verdict']}{_where(stall)}"
+    )
+
+
+def past(page: Page) -> list[Mapping[str, Any]]:
+    """Stalls that have ended, of all loops, the one that began last first."""
+    return sorted(page.body.get("stalls", ()), key=lambda stall: -int(stall["begin"]))
 
 
 def past_line(stall: Mapping[str, Any], page: Page) -> str:
@@ -213,14 +217,38 @@ def causes_line(stall: Mapping[str, Any]) -> str:
 
 
 def stack_lines(stall: Mapping[str, Any], page: Page) -> list[str]:
-    """As a traceback has them; with the lines of the files, where they can be read and are still what they were."""
-    lines = []
+    """As in a stall's own text, with what says nothing of the stall folded; and with the lines of the files, where they
+    can be read and are still what they were."""
+    lines: list[str] = []
+    frames: list[Frame] = []
     for line in stall.get("stack", "").splitlines():
-        lines.append(printable(line))
-        frame = _FRAME.fullmatch(line)
-        if frame and (code := source_line(page, frame["file"], int(frame["line"]))):
-            lines.append(f"    {printable(code)}")
-    return lines
+        if found := _FRAME.fullmatch(line):
+            frames.append(Frame(found["file"], int(found["line"]), found["function"]))
+        else:
+            lines += [*_folded(frames, page), line]
+            frames = []
+    return [printable(line) for line in [*lines, *_folded(frames, page)]]
+
+
+def _folded(frames: Sequence[Frame], page: Page) -> Iterator[str]:
+    return _text.stack_lines(frames, _Sources(page, frames))
+
+
+class _Sources:
+    """The lines of these frames."""
+
+    def __init__(self, page: Page, frames: Sequence[Frame]) -> None:
+        places = {(frame.filename, frame.lineno) for frame in frames}
+        self.source: Mapping[tuple[str, int], str] = {place: source_line(page, *place) for place in places}
+
+
+def written_line(page: Page) -> str:
+    """last change written at 2026-12-01 06:18:12, 476 ms ago"""
+    written = datetime.fromtimestamp(page.written_ns / 1e9).astimezone()
+    ago = max(0.0, time.time() - page.written_ns / 1e9)
+    return f"last change written at {written:%Y-%m-%d %H:%M:%S}" + (
+        f", {seconds(ago)} ago" if ago < 60 else ""
+    )
 
 
 # --- all of it ---
@@ -231,35 +259,28 @@ def report(page: Page) -> Iterator[str]:
     now = moment(page)
     yield title(page, now)
     body = page.body
-    if not body:
-        yield (
-            "It has not written anything yet." if now.alive else "It was gone before it had written anything."
-        )
+    if not body:  # its watchdog has not begun
+        yield from no_loop_lines(page, now)
         return
-    written = datetime.fromtimestamp(body["wall"] / 1e9).astimezone()
-    ago = max(0.0, time.time() - body["wall"] / 1e9)
-    yield f"last change written at {written:%Y-%m-%d %H:%M:%S}" + (
-        f", {seconds(ago)} ago" if ago < 60 else ""
-    )
+    yield written_line(page)
     for loop in body["loops"]:
         row = loop_row(loop, page, now)
         yield (
             f"loop of {row.thread}: {row.state}; in the last seconds busy {row.busy}, worst turn {row.worst}, "
             f"waits p99 {row.waiting}, gc {row.gc}; in all {row.turns} turns, stalls: {row.stalls}"
         )
-    if not body["loops"]:
-        yield "no loop was watched"
+    yield from no_loop_lines(page, now)
     yield from executor_lines(page, now)
     for stall in body["current"]:
         yield ""
-        yield f"The loop of {thread_of(stall, body)} {'is' if now.alive else 'was'} {current_line(stall, now)}"
+        yield f"The loop of {thread_of(stall, body)} {'is' if now.written else 'was'} {current_line(stall, now)}"
         if causes := causes_line(stall):
             yield f"  so far: {causes}"
         yield from stack_lines(stall, page)
     if body["stalls"]:
         yield ""
         yield "Last stalls:"
-        for stall in body["stalls"]:
+        for stall in past(page):
             yield f"  {past_line(stall, page)}"
 
 

@@ -1,183 +1,199 @@
-"""What the processes of a run have written, put together, and the summary of it."""
+"""What the processes of a run have written, put together; and what the pages of those that were killed add to it."""
 
 from __future__ import annotations
 
-import collections
 import json
-from collections.abc import Container, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from loopwatch import _page
-from loopwatch._stall import own_seconds
-from loopwatch._text import counted, printable, seconds, spot
-from loopwatch.cli import _pages
-from loopwatch.cli._launched import LOOPS, RECORDS
-
-_SITES_SHOWN: Final = 5
+from loopwatch._linefile import LineFile
+from loopwatch._page import Page
+from loopwatch._process import Process
+from loopwatch._stall import Stall, own_seconds
+from loopwatch.cli import _from_page, _pages
+from loopwatch.jsonl import line_of, stall_line
 
 T = TypeVar("T", int, float)
 
-Loop = tuple[int, int]
-"""Process id, key of the watch."""
+Loop = tuple[Process, int]
+"""Its process, and the key of its watch. Both count from 1 again where a process becomes another program by exec."""
 
 
 @dataclass
 class Run:
     """Of all processes together."""
 
-    stalls: list[dict[str, Any]] = field(default_factory=list)
-    """That ended, as Stall.to_dict() has them."""
-    unfinished: list[dict[str, Any]] = field(default_factory=list)
+    stalls: list[Stall] = field(default_factory=list)
+    """That ended."""
+    unfinished: list[Stall] = field(default_factory=list)
     """What still went on when its process was killed: by its last report, or its page, which is newer."""
     loops: set[Loop] = field(default_factory=set)
     turns: int | None = 0
     """None, here and below: the pulse of one of the loops cannot tell."""
     busy: float | None = 0.0
     idle: float | None = 0.0
+    pages: list[Page] = field(default_factory=list)
+    """That were left behind, or whose processes still run."""
+    more: list[bytes] = field(default_factory=list)
+    """The lines that these add to the records."""
+    unknown: int = 0
+    """Loops of which nothing is known: their processes ended without a word, and left no page."""
+    complete: bool = True
+    """False: something could not be written."""
 
     @property
-    def worst_own(self) -> float:
-        """The most that one stall took of the program's own doing."""
+    def worst_own(self) -> Stall | None:
+        """The one that took most of the program's own doing."""
         return max(
-            (own_seconds(stall["breakdown"]) for stall in (*self.stalls, *self.unfinished)), default=0.0
+            (*self.stalls, *self.unfinished),
+            key=lambda stall: own_seconds(stall.breakdown),
+            default=None,
         )
 
-    def add(self, turns: int | None, busy: float | None, idle: float | None) -> None:
+    def add(self, lag: Mapping[str, Any]) -> None:
         """What one loop did."""
-        self.turns = _sum(self.turns, turns)
-        self.busy = _sum(self.busy, busy)
-        self.idle = _sum(self.idle, idle)
+        self.turns = _sum(self.turns, lag["turns"])
+        self.busy = _sum(self.busy, lag["busy"])
+        self.idle = _sum(self.idle, lag["idle"])
 
 
 def _sum(one: T | None, other: T | None) -> T | None:
     return None if one is None or other is None else one + other
 
 
-def load(directory: Path) -> Run:
+def load(records: Path, loops: Path) -> Run:
     run = Run()
-    stalls: dict[Loop, dict[str, Any]] = {}
+    stalls: dict[tuple[Process, int], Stall] = {}
     ends: dict[Loop, dict[str, Any]] = {}
-    for line in _lines(directory / RECORDS):
-        if line.get("kind") == "stall":
-            stalls[line["pid"], line["stall"]["id"]] = line["stall"]
-        elif line.get("kind") == "loop":
-            ends[line["pid"], line["watch"]] = line["lag"]
-    run.stalls = [stall for stall in stalls.values() if not stall["ongoing"]]
-    unfinished = {key: stall for key, stall in stalls.items() if stall["ongoing"]}
-    run.loops = set(_loops(directory / LOOPS)) | ends.keys()
-    for lag in ends.values():
-        run.add(lag["turns"], lag["busy"], lag["idle"])
-    for pid in {pid for pid, key in run.loops if (pid, key) not in ends}:
-        if (page := _page_of(pid)) is not None:
-            _add_loops(run, page, ends.keys())
-            unfinished |= {
-                key: stall for key, stall in _current(page) if key not in stalls or key in unfinished
-            }
+    for line in _lines(records):
+        with suppress(KeyError, TypeError, ValueError):  # not a line of ours
+            process = Process(line["pid"], line.get("started", ""))
+            if line["kind"] == "stall":
+                stalls[process, line["stall"]["id"]] = Stall.from_dict(line["stall"])
+            elif line["kind"] == "loop":
+                ends[process, line["watch"]] = line
+    noted = _noted(loops)
+    run.loops = {(row.process, int(row.key)) for row in noted if row.key.isdecimal()} | ends.keys()
+    run.stalls = [stall for stall in stalls.values() if not stall.ongoing]
+    unfinished = {key: stall for key, stall in stalls.items() if stall.ongoing}
+    for page, process in _pages_of(noted):
+        run.pages.append(page)
+        if not page.body:  # its watchdog had nothing to say yet
+            continue
+        _add_loops(run, page, process, ends)
+        known = [stall for (of, _), stall in stalls.items() if of == process]
+        for stall in _from_page.current(page, known):
+            key = process, stall.id
+            if key not in stalls or key in unfinished:
+                unfinished[key] = stall
+                run.more.append(stall_line(stall, process=process))
+    run.unknown = len(run.loops - ends.keys())
+    for line in ends.values():
+        run.add(line["lag"])
     run.unfinished = list(unfinished.values())
     return run
+
+
+def append(lines: list[bytes], records: Path) -> None:
+    """OSError where they cannot be written."""
+    file = LineFile(records)
+    try:
+        if _is_torn(records):
+            file.write(b"\n")
+        for line in lines:
+            file.write(line)
+    finally:
+        file.close()
+
+
+def _is_torn(path: Path) -> bool:
+    """A full disk, or the end of its process, has cut the last line off."""
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def remove_pages(run: Run) -> list[Page]:
+    """Of processes that are gone, whose pages say no more than the summary does; those of processes that died in a
+    stall are for `loopwatch post`, and returned."""
+    kept = []
+    for page in run.pages:
+        if page.alive or page.owner != os.geteuid():
+            continue
+        if page.body.get("current"):
+            kept.append(page)
+        else:
+            with suppress(OSError):
+                page.path.unlink()
+    return kept
+
+
+# --- files ---
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open("rb") as file:
             for line in file:
-                try:
+                with suppress(ValueError):  # a full disk cut it off
                     yield json.loads(line)
-                except ValueError:  # a full disk cut it off
-                    continue
     except FileNotFoundError:
         return
 
 
-def _loops(path: Path) -> Iterator[Loop]:
+class _Noted(NamedTuple):
+    """A line of the file of loops."""
+
+    process: Process
+    key: str
+    start: str
+
+
+def _noted(loops: Path) -> list[_Noted]:
     try:
-        text = path.read_text()
+        text = loops.read_text()
     except FileNotFoundError:
-        return
-    for line in text.splitlines():
-        pid, _, key = line.partition(" ")
-        if key.isdecimal():
-            yield int(pid), int(key)
+        return []
+    rows = (line.split() for line in text.splitlines())
+    return [
+        _Noted(Process(int(row[0]), row[2]), row[1], row[3])
+        for row in rows
+        if len(row) == 4 and row[0].isdecimal()
+    ]
 
 
-def _page_of(pid: int) -> _page.Page | None:
-    """A process that was killed had no time for its last lines; its page was left behind."""
-    try:
-        return _pages.read(_page.find(pid))
-    except (OSError, ValueError):
-        return None
+# --- pages ---
 
 
-def _add_loops(run: Run, page: _page.Page, ended: Container[Loop]) -> None:
-    for loop in page.body.get("loops", ()):
-        if (page.pid, loop["key"]) not in ended and "busy" in loop:  # else it has not run yet
-            idle = loop.get("idle")
-            run.add(loop.get("turns"), loop["busy"] / 1e9, None if idle is None else idle / 1e9)
+def _pages_of(noted: Iterable[_Noted]) -> Iterator[tuple[Page, Process]]:
+    """A process that was killed had no time for its last lines; its page was left behind. Not that of another process
+    with the same number; of what a process was, one after the other by exec, that of the last."""
+    last: dict[tuple[int, str], Process] = {}
+    for row in noted:
+        key = row.process.pid, row.start
+        last[key] = max(row.process, last.get(key, row.process))
+    for (pid, start), process in last.items():
+        with suppress(OSError, ValueError):
+            page = _pages.read(_page.find(pid))
+            if str(page.head["start"]) == start:
+                yield page, process
 
 
-def _current(page: _page.Page) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
-    """What it was blocked in, by process and stall."""
-    for stall in page.body.get("current", ()):
-        culprit = None
-        if "function" in stall:
-            culprit = {"qualname": stall["function"], "filename": stall["file"], "lineno": stall["line"]}
-        yield (
-            (page.pid, stall["id"]),
-            {
-                "duration": (stall["seen"] - stall["begin"]) / 1e9,
-                "verdict": stall["verdict"],
-                "breakdown": {cause: ns / 1e9 for cause, ns in stall["causes"].items()},
-                "culprit": culprit,
-            },
-        )
-
-
-# --- in words ---
-
-
-def summary(run: Run, threshold: float) -> Iterator[str]:
-    if not run.loops:
-        yield "loopwatch: no event loop ran in a process that loopwatch could watch"
-        return
-    processes = len({pid for pid, _ in run.loops})
-    where = f" in {processes} processes" if processes > 1 else ""
-    loops = (
-        f"{counted(len(run.loops), 'event loop')} {'was' if len(run.loops) == 1 else 'were'} watched{where}"
-    )
-    turns = "- turns" if run.turns is None else counted(run.turns, "turn")
-    yield f"loopwatch: {loops}: {turns}, busy {_share(run)}"
-    if run.stalls:
-        yield from _stalls(run.stalls)
-    elif not run.unfinished:
-        yield f"  no stall of {seconds(threshold)} or more"
-    for stall in run.unfinished:
-        yield f"  at its end blocked for {seconds(stall['duration'])}: {stall['verdict']}{_place(stall['culprit'])}"
-
-
-def _share(run: Run) -> str:
-    if run.busy is None or run.idle is None:
-        return "-"
-    whole = run.busy + run.idle
-    return f"{run.busy / whole if whole else 0.0:.0%} of {seconds(whole)}"
-
-
-def _stalls(stalls: list[dict[str, Any]]) -> Iterator[str]:
-    total = sum(stall["duration"] for stall in stalls)
-    worst = max(stalls, key=lambda stall: stall["duration"])
-    yield f"  {counted(len(stalls), 'stall')}, {seconds(total)} together; the longest {seconds(worst['duration'])}"
-    sites: dict[str, list[float]] = collections.defaultdict(list)
-    for stall in stalls:
-        sites[f"{stall['verdict']}{_place(stall['culprit'])}"].append(stall["duration"])
-    ranked = sorted(sites.items(), key=lambda item: -sum(item[1]))
-    for name, durations in ranked[:_SITES_SHOWN]:
-        yield f"  {len(durations):4} x {name}: {seconds(sum(durations))}, at most {seconds(max(durations))}"
-    if len(ranked) > _SITES_SHOWN:
-        yield f"  and {counted(len(ranked) - _SITES_SHOWN, 'place')} more"
-
-
-def _place(culprit: dict[str, Any] | None) -> str:
-    if not culprit:
-        return ""
-    return printable(f" in {spot(culprit['qualname'], culprit['filename'], culprit['lineno'])}")
+def _add_loops(run: Run, page: Page, process: Process, ends: dict[Loop, dict[str, Any]]) -> None:
+    """In place of a loop's last line, where the page is newer."""
+    at = _from_page.written(page)
+    for loop in _from_page.loops(page):
+        key = process, loop["key"]
+        before = ends.get(key)
+        if before is None or datetime.fromisoformat(before["at"]) < at:
+            fields = _from_page.loop_fields(page, loop, before)
+            ends[key] = fields | {"at": at.isoformat()}
+            run.more.append(line_of("loop", fields, process=process, at=at))

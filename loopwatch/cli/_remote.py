@@ -1,15 +1,14 @@
 """Code in another process that runs, through sys.remote_exec (Python 3.14 on), and its answer.
 
 A script is left in a directory (_handover.py), and the target's main thread runs it the next time that it runs Python.
-All that it does there is to start a thread: to import loopwatch takes a while, which no loop shall wait for.
+All that it does there is to start a thread: to import loopwatch takes a while, which no loop shall wait for. Not one of
+threading, whose start() waits until it runs, and takes a lock that the main thread may hold where it was interrupted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -18,38 +17,41 @@ from typing import Any, Final
 
 from loopwatch import _page
 from loopwatch._text import printable
-from loopwatch.cli._handover import Handover, user_of
+from loopwatch.cli import _pythons
+from loopwatch.cli._handover import Handover, remove_leftovers, user_of
 
 _REMOTE_EXEC: Final = (3, 14)
 _LOOK_SECONDS: Final = 0.02
 _QUIET_SECONDS: Final = 1.0
-_PYTHON: Final = re.compile(r"(?:lib)?python(3\.\d+)")
 
 _SCRIPT: Final = """\
 def _loopwatch_script():
-    import threading
+    import _thread
 
     def work():
-        import json, os, shutil
+        import posix
         directory, asker, call, arguments = {values!r}
         try:
-            try:
-                from loopwatch.cli import _attached
-                answer = {{"answer": getattr(_attached, call)(**arguments)}}
-            except ImportError as problem:
-                answer = {{"problem": "import", "text": str(problem)}}
-            except BaseException as problem:
-                answer = {{"problem": type(problem).__name__, "text": str(problem)}}
-            with open(directory + "/new", "w") as file:
-                json.dump(answer, file)
-            os.rename(directory + "/new", directory + "/answer")
-            os.kill(asker, 0)
+            import json, threading
+            threading.current_thread().name = "loopwatch-attach"
+            from loopwatch.cli import _attached
+            answer = json.dumps({{"answer": getattr(_attached, call)(**arguments)}})
+        except BaseException as problem:  # also where the program has left little to import
+            kind = "import" if isinstance(problem, ImportError) else type(problem).__name__
+            text = "".join(c if c.isprintable() and c not in '"\\\\' else "?" for c in str(problem))
+            answer = '{{"problem": "%s", "text": "%s"}}' % (kind, text)
+        try:
+            with open(directory + "/new", "w", encoding="utf-8", errors="replace") as file:
+                file.write(answer)
+            posix.rename(directory + "/new", directory + "/answer")
+            posix.kill(asker, 0)
         except ProcessLookupError:
+            import shutil
             shutil.rmtree(directory, ignore_errors=True)
         except OSError:
             pass
 
-    threading.Thread(target=work, name="loopwatch-attach", daemon=True).start()
+    _thread.start_new_thread(work, ())
 
 _loopwatch_script()
 del _loopwatch_script
@@ -67,8 +69,9 @@ def call(
     pid: int, function: str, wait: float, expected: Mapping[str, type], **arguments: Any
 ) -> dict[str, Any]:
     """The answer of loopwatch.cli._attached's function, which has what is `expected`."""
-    _check(pid)
-    handover = Handover()
+    _check(pid, function)
+    remove_leftovers()
+    handover = Handover(pid)
     keep = False
     try:
         values = (str(handover.directory), os.getpid(), function, arguments)
@@ -83,6 +86,7 @@ def call(
         keep = True  # it removes the directory itself, where nobody waits for it any more
         answer = _await(pid, handover, wait)
         keep = False
+        remove_leftovers(pid)
     except RemoteError as problem:
         keep = isinstance(problem, PendingError)
         raise
@@ -94,53 +98,21 @@ def call(
 # --- before ---
 
 
-def _check(pid: int) -> None:
+def _check(pid: int, function: str) -> None:
     if _page.process_start(pid) is None:
         raise RemoteError(f"there is no process {pid}")
-    if sys.version_info < _REMOTE_EXEC:
-        here = ".".join(map(str, sys.version_info[:2]))
-        raise RemoteError(
-            f"this needs Python 3.14 or newer on both sides, and this is {here} ({sys.executable}); process {pid} "
-            f"{_described(pid)}. Where that is 3.14 or newer: {_interpreter(pid)} -m loopwatch attach {pid}"
-        )
-    version = _version(pid)
-    if version is not None and version != sys.version_info[:2]:
-        here = ".".join(map(str, sys.version_info[:2]))
-        raise RemoteError(
-            f"both sides must be the same Python, of 3.14 or newer: this is {here}, and process {pid} "
-            f"{_described(pid)}. Where that is 3.14 or newer: {_interpreter(pid)} -m loopwatch attach {pid}"
-        )
-
-
-def _version(pid: int) -> tuple[int, int] | None:
-    """As the names of its executable and its libraries tell; None where they do not."""
-    names = []
-    with contextlib.suppress(OSError):
-        names.append(Path(f"/proc/{pid}/exe").readlink().name)
-    with contextlib.suppress(OSError):
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-        names += [line.rpartition("/")[2] for line in maps.splitlines()]
-    for name in names:
-        if found := _PYTHON.match(name):
-            major, minor = found[1].split(".")
-            return int(major), int(minor)
-    return None
-
-
-def _described(pid: int) -> str:
-    version = _version(pid)
-    if version is not None:
-        return f"runs Python {version[0]}.{version[1]}"
-    return "does not look like a Python process"
-
-
-def _interpreter(pid: int) -> str:
-    """As it was started: of a virtual environment, not what that links to."""
-    try:
-        name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-    except OSError:
-        name = ""
-    return shlex.quote(name or "python3")  # its own word, and to be typed by somebody who trusts us
+    here, there = sys.version_info[:2], _pythons.version(pid)
+    if here >= _REMOTE_EXEC and there in (here, None):
+        return  # a Python of another name may be one all the same
+    if there is None:
+        raise RemoteError(f"process {pid} {_pythons.described(pid)}")
+    needed = "both sides must be the same Python, of 3.14 or newer"
+    this = f"this is {here[0]}.{here[1]} ({sys.executable})"
+    if there >= _REMOTE_EXEC:
+        advice = f"{_pythons.interpreter(pid)} -m loopwatch {function} {pid}"
+    else:
+        advice = "a program of an older one is started by loopwatch run instead"
+    raise RemoteError(f"{needed}: process {pid} {_pythons.described(pid)}, and {this}: {advice}")
 
 
 def _user(pid: int) -> tuple[int, int]:
@@ -168,7 +140,9 @@ def _execute(pid: int, script: Path) -> None:
                 f"process {pid} was started with remote debugging switched off "
                 "(PYTHON_DISABLE_REMOTE_DEBUG, -X disable-remote-debug, or so built)"
             ) from problem
-        raise RemoteError(f"process {pid} {_described(pid)}, and cannot be reached: {text}") from problem
+        raise RemoteError(
+            f"process {pid} {_pythons.described(pid)}, and cannot be reached: {text}"
+        ) from problem
 
 
 def _permission(pid: int, problem: PermissionError) -> str:
@@ -227,7 +201,7 @@ def _why(pid: int, problem: str, text: str) -> str:
     if problem == "import":
         return (
             f"loopwatch cannot be imported in process {pid} ({text}): install it there, as "
-            f"{_interpreter(pid)} -m pip install loopwatch"
+            f"{_pythons.interpreter(pid)} -m pip install loopwatch"
         )
     if problem == "RuntimeError":
         return f"process {pid}: {text}"

@@ -24,6 +24,9 @@ from loopwatch.cli._lines import LOST, reread
 _FOOTER: Final = "q quit   p pause   s stack on/off"
 _WIDTHS: Final = (15, 13, 6, 12, 11, 8, 8, 7)  # 80 columns
 _PAST_SHOWN: Final = 5
+_PAST_TITLE: Final = 2
+"""Lines above them."""
+_STACK_ROOM: Final = 6
 
 
 @dataclass
@@ -118,15 +121,19 @@ def draw(page: Page, now: _pages.Now, view: View, width: int, height: int) -> Te
     """Exactly `height` lines of at most `width` columns. Of a stack that does not fit, the end stays."""
     state = "" if now.alive else "  [gone]"
     top = [_line(f"{_pages.title(page, now)}{state}", width, "bold")]
-    notes = ["paused"] * view.paused + [LOST] * (now.alive and not now.written)
+    notes = ["paused"] * view.paused + [LOST] * (now.alive and not now.stopped and not now.written)
+    if not now.written:
+        notes.append(_pages.written_line(page))
     top.append(_line("   ".join([time.strftime("%H:%M:%S"), *notes]), width, "dim"))
     top += _loops(page, now, width)
     stacks = _current(page, now, view, width)
     past = _past(page, width)
     footer = _line(_FOOTER, width, "reverse")
     room = height - len(top) - len(past) - 1
-    if stacks and room < 6:  # the stall that goes on matters more
-        past = past[: max(0, len(past) - (6 - room))]
+    if stacks and room < _STACK_ROOM:  # the stall that goes on matters more
+        past = past[: max(0, len(past) - (_STACK_ROOM - room))]
+        if len(past) <= _PAST_TITLE:
+            past = []
         room = height - len(top) - len(past) - 1
     lines = [*top, *_cut_middle(stacks, max(0, room)), *past][: height - 1]
     lines += [Text("")] * (height - 1 - len(lines))
@@ -139,23 +146,36 @@ def _line(text: str, width: int, style: str = "") -> Text:
     return line
 
 
-def _cells(row: _pages.LoopRow) -> str:
+def _columns(width: int) -> list[slice]:
+    """Those of a line, and those of the next ones, where the terminal is too narrow for all."""
+    groups, begin, used = [], 0, 0
+    for column, wide in enumerate(_WIDTHS):
+        if used + wide > width and column > begin:
+            groups.append(slice(begin, column))
+            begin, used = column, 0
+        used += wide
+    return [*groups, slice(begin, len(_WIDTHS))]
+
+
+def _cells(row: _pages.LoopRow, width: int) -> list[str]:
     values = [getattr(row, field.name) for field in fields(row)]
-    return f"{values[0][: _WIDTHS[0] - 1]:{_WIDTHS[0]}}" + "".join(
-        f"{value:>{wide}}" if number else f"{value:{wide}}"
-        for number, (value, wide) in enumerate(zip(values[1:], _WIDTHS[1:], strict=True))
-    )
+    cells = [
+        f"{values[0][: _WIDTHS[0] - 1]:{_WIDTHS[0]}}",
+        f"{values[1]:{_WIDTHS[1]}}",
+        *(f"{value:>{wide}}" for value, wide in zip(values[2:], _WIDTHS[2:], strict=True)),
+    ]
+    return ["".join(cells[group]) for group in _columns(width)]
 
 
 def _loops(page: Page, now: _pages.Now, width: int) -> list[Text]:
     loops = page.body.get("loops", ())
     if not loops:
-        return [Text(""), _line("no loop is watched" if page.body else "nothing written yet", width)]
+        return [Text(""), *(_line(line, width) for line in _pages.no_loop_lines(page, now))]
     stalled = {stall["key"] for stall in page.body["current"]}
-    lines = [Text(""), _line(_cells(_pages.LOOP_TITLES), width, "bold")]
+    lines = [Text(""), *(_line(line, width, "bold") for line in _cells(_pages.LOOP_TITLES, width))]
     for loop in loops:
         style = "bold red" if loop["key"] in stalled else ""
-        lines.append(_line(_cells(_pages.loop_row(loop, page, now)), width, style))
+        lines += [_line(line, width, style) for line in _cells(_pages.loop_row(loop, page, now), width)]
     if more := page.body.get("more_loops"):
         lines.append(_line(f"and {more} more", width))
     lines += [_line(line, width) for line in _pages.executor_lines(page, now)]
@@ -183,7 +203,7 @@ def _cut_middle(lines: list[Text], room: int) -> list[Text]:
 
 
 def _past(page: Page, width: int) -> list[Text]:
-    stalls = page.body.get("stalls", ())[:_PAST_SHOWN]
+    stalls = _pages.past(page)[:_PAST_SHOWN]
     if not stalls:
         return []
     return [

@@ -71,7 +71,16 @@ def _wait(child: int, handled: set[signal.Signals]) -> int:
                 os.kill(child, told.si_signo)
             continue
         pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-        if pid and os.WIFSTOPPED(status):  # the shell waits for us
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif pid:
+        if pid and not os.WIFSTOPPED(status):
             return status
+        if pid and _has_terminal():  # the shell waits for us, and lets us go on together with the program
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _has_terminal() -> bool:
+    """Without one nobody stops the whole group: who stops the program lets it go on alone as well."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

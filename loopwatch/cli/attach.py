@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from loopwatch._text import counted, printable
 from loopwatch.cli import add_command
@@ -21,6 +22,8 @@ Both sides need the same Python, 3.14 or newer, and the process must be able to 
 process's main thread runs Python the next time. Nothing is restarted; stalls go to the process's logger "loopwatch".
 """
 
+_COMMAND_WIDTH: Final = 120
+_SUFFIX: Final = ".jsonl"
 _ANSWER: Final = {"loops": int, "failures": int, "version": str}
 
 
@@ -33,9 +36,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--threshold", type=threshold_time, metavar="TIME", help="what counts as a stall (default: 100ms)"
     )
     command.add_argument(
-        "--report", type=Path, metavar="FILE.jsonl", help="append what is seen to this file, as JSON lines"
+        "--report",
+        type=_report_path,
+        metavar="FILE.jsonl",
+        help="append what is seen to this file, as JSON lines",
     )
     add_wait(command)
+
+
+def _report_path(text: str) -> Path:
+    """run makes other formats at the end of the program, which nobody here waits for."""
+    if not text.lower().endswith(_SUFFIX):
+        raise argparse.ArgumentTypeError(
+            f"it is appended to as JSON lines, so its name must end in {_SUFFIX}, not {Path(text).name!r}; "
+            f"loopwatch report makes the other formats of it"
+        )
+    return Path(text)
 
 
 def add_wait(command: argparse.ArgumentParser) -> None:
@@ -55,9 +71,27 @@ def run(arguments: argparse.Namespace) -> int:
     except (_remote.RemoteError, OSError) as problem:
         print(f"loopwatch attach: {problem}", file=sys.stderr)
         return 1
-    number, version = counted(done["loops"], "event loop"), printable(done["version"])
-    print(f"process {arguments.pid}: {number} watched, and each that begins to run (loopwatch {version})")
-    if done["failures"]:
-        print(f"{done['failures']} could not be watched: its standard error says why")
+    for line in _told(arguments.pid, done):
+        print(line)
     print(f"live: loopwatch top {arguments.pid}; to end it: loopwatch detach {arguments.pid}")
     return 0
+
+
+def _told(pid: int, done: Mapping[str, Any]) -> Iterator[str]:
+    from loopwatch.cli import _pythons
+
+    version = printable(done["version"])
+    if done["loops"]:
+        number = counted(done["loops"], "event loop")
+        yield f"process {pid}: {number} watched, and each that begins to run (loopwatch {version})"
+    else:
+        yield (
+            f"process {pid}: no event loop was found that runs there; each that begins to run is watched "
+            f"(loopwatch {version})"
+        )
+    if done["failures"]:
+        yield f"{done['failures']} could not be watched: its standard error says why"
+    if not done["loops"] and (children := _pythons.below(pid)):
+        yield "its loops may be in the processes below it; those that are Python, each to be attached to by itself:"
+        for child, command in children.items():
+            yield printable(f"  {child}  {command}")[:_COMMAND_WIDTH]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from loopwatch.cli import add_command
+
+if TYPE_CHECKING:
+    from loopwatch._doctor import Report
 
 EXAMPLES = """\
   loopwatch doctor
@@ -33,10 +38,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from loopwatch import doctor
     from loopwatch.cli import _selftest
 
-    report = doctor()
+    report = look()
     outcomes: list[_selftest.Outcome] = []
     if not arguments.json:
         print(report)
@@ -52,3 +56,21 @@ def run(arguments: argparse.Namespace) -> int:
         told = {"ok": right, "self_test": [outcome.to_dict() for outcome in outcomes]}
         print(json.dumps(report.to_dict() | told, indent=2))
     return 0 if right else 1
+
+
+def look() -> Report:
+    """doctor() beside a loop that is watched: what the watchdog reads is known only while there is one."""
+    import loopwatch
+    from loopwatch._doctor import Check, Report
+
+    async def watched() -> Report:
+        with loopwatch.install(log=False, dump_to=False, status=False):
+            return loopwatch.doctor()
+
+    try:
+        return asyncio.run(watched())
+    except (OSError, RuntimeError, ValueError) as problem:
+        report = loopwatch.doctor()
+        return Report(
+            (*report.checks, Check("own loop", False, f"cannot be watched: {problem}")), report.facts
+        )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from loopwatch.cli import USAGE_ERROR, add_command
-from loopwatch.cli._durations import threshold_time
+from loopwatch.cli._durations import duration, threshold_time
+from loopwatch.cli._say import say
+
+if TYPE_CHECKING:
+    from loopwatch.cli._records import Run
 
 EXAMPLES = """\
   loopwatch run app.py --port 8000
@@ -26,6 +30,13 @@ The program's own arguments come after its name, as they are. `loopwatch top PID
 """
 
 _INJECT: Final = Path(__file__).parent / "inject"
+_NEVER: Final = "never"
+
+
+class Limit(NamedTuple):
+    seconds: float
+    text: str
+    """As it was written."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,11 +54,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--report",
         type=_report_path,
         metavar="FILE",
-        help="what was seen, as FILE.html, FILE.speedscope.json or FILE.jsonl",
+        help="what was seen, as FILE.html, FILE.speedscope.json or FILE.jsonl (written as it comes)",
+    )
+    command.add_argument(
+        "--hang-after",
+        type=_hang_after,
+        metavar="TIME|never",
+        help="say on standard error what a loop is blocked in once it is for so long, and at each tenfold age "
+        "(default: LOOPWATCH_HANG_AFTER, or 1s)",
     )
     command.add_argument(
         "--fail-over",
-        type=threshold_time,
+        type=lambda text: Limit(threshold_time(text), text),
         metavar="TIME",
         help="exit with status 1 where a stall of the program's own doing was longer, and it succeeded otherwise",
     )
@@ -58,28 +76,28 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from loopwatch.cli import _records, _supervise
-    from loopwatch.cli._launched import RECORDS
+    from loopwatch.cli import _records, _run_directory, _summary, _supervise
 
-    try:
-        command = _command(arguments.module, arguments.program)
-        threshold = _threshold(arguments.threshold, arguments.fail_over)
-    except (OSError, TypeError, ValueError) as problem:
-        print(f"loopwatch run: {problem}", file=sys.stderr)
-        return USAGE_ERROR
-    with tempfile.TemporaryDirectory(prefix="loopwatch-run-") as name:
-        directory = Path(name)
-        status = _supervise.run(command, _environment(directory, threshold))
-        seen = _records.load(directory)
-        for line in _records.summary(seen, threshold):
-            print(line, file=sys.stderr)
-        failed = arguments.report is not None and not _write_report(directory / RECORDS, arguments.report)
-    if status == 0 and arguments.fail_over is not None and seen.worst_own > arguments.fail_over:
-        print(
-            f"loopwatch: failed: a stall was longer than --fail-over {arguments.fail_over:g}s",
-            file=sys.stderr,
-        )
-        return 1
+    limit: Limit | None = arguments.fail_over
+    with contextlib.ExitStack() as stack:
+        try:
+            command = _command(arguments.module, arguments.program)
+            threshold = _threshold(arguments.threshold, limit.seconds if limit else None)
+            directory = stack.enter_context(_run_directory.made())
+            records = _records_file(directory, arguments.report)
+        except (OSError, TypeError, ValueError) as problem:
+            say(f"loopwatch run: {problem}")
+            return USAGE_ERROR
+        told = {"directory": str(directory), "records": str(records), "threshold": threshold}
+        if arguments.hang_after is not None:
+            told["hang_after"] = None if arguments.hang_after == _NEVER else arguments.hang_after
+        status = _supervise.run(command, _environment(told))
+        seen = _records.load(records, directory / _run_directory.LOOPS)
+        seen.complete = not _run_directory.has_failed(directory)
+        failed = not _tell(seen, records, arguments.report, threshold)
+    if status == 0 and limit is not None and (why := _summary.failure(seen, limit.seconds, limit.text)):
+        say(why)
+        failed = True
     return 1 if failed and status == 0 else _supervise.end_as(status)
 
 
@@ -89,7 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _command(module: list[str] | None, program: list[str]) -> list[str]:
     """With the path of an executable first."""
     if module:
-        return [sys.executable, "-m", *module]
+        return [sys.executable, "-m", *module, *program]  # which argparse parts at a "--"
+    if program[:1] == ["--"]:  # ends our own options
+        program = program[1:]
     if not program:
         raise ValueError("name a script, a command, or -m and a module")
     name = program[0]
@@ -109,18 +129,16 @@ def _command(module: list[str] | None, program: list[str]) -> list[str]:
 def _threshold(chosen: float | None, fail_over: float | None) -> float:
     """Of every watch: what is to fail the program must be seen. ValueError where a variable says what cannot be."""
     from loopwatch._options import make_settings
-    from loopwatch.cli._launched import OPTIONS
 
-    options = OPTIONS if chosen is None else {**OPTIONS, "threshold": chosen}
-    threshold = make_settings("loopwatch run", dict(options)).threshold
+    options: dict[str, Any] = {} if chosen is None else {"threshold": chosen}
+    threshold = make_settings("loopwatch run", options).threshold
     return threshold if fail_over is None else min(threshold, fail_over)
 
 
-def _environment(directory: Path, threshold: float) -> Mapping[str, str]:
+def _environment(told: Mapping[str, Any]) -> Mapping[str, str]:
     path = os.environ.get("PYTHONPATH")
     options = {
-        "directory": str(directory),
-        "threshold": threshold,
+        **told,
         "library": str(Path(__file__).parents[2]),
         "tag": sys.implementation.cache_tag,
     }
@@ -131,31 +149,74 @@ def _environment(directory: Path, threshold: float) -> Mapping[str, str]:
     }
 
 
+def _hang_after(text: str) -> float | str:
+    return _NEVER if text == _NEVER else duration(text)
+
+
 # --- reports ---
 
 
 def _report_path(text: str) -> Path:
     """What could not be written at the end is an error before the program runs."""
     from loopwatch import report
+    from loopwatch.report.place import check_place
 
     try:
         report.check(text)
-    except (ValueError, ImportError) as problem:
+        check_place(Path(text))
+    except (ImportError, ValueError) as problem:
         raise argparse.ArgumentTypeError(str(problem)) from problem
+    except OSError as problem:
+        raise argparse.ArgumentTypeError(problem.strerror) from problem
     return Path(text)
 
 
-def _write_report(records: Path, to: Path) -> bool:
+def _records_file(directory: Path, report: Path | None) -> Path:
+    """What the processes write to: JSON lines are the report itself, from the begin on."""
+    from loopwatch.cli._run_directory import RECORDS
+    from loopwatch.report.place import replace
+
+    if report is None or not _is_json_lines(report):
+        return directory / RECORDS
+    replace(report, "")
+    return report.absolute()  # the program may go elsewhere
+
+
+def _is_json_lines(path: Path) -> bool:
     from loopwatch import report
+
+    return report.check(path) == ".jsonl"
+
+
+def _tell(seen: Run, records: Path, to: Path | None, threshold: float) -> bool:
+    """On standard error, and in the report. False: that could not be written."""
+    from loopwatch._text import counted, printable
+    from loopwatch.cli import _records, _summary
+
+    for line in _summary.summary(seen, threshold):
+        say(line)
+    written = to is not None and _write_report(seen, records, to)
+    if written:
+        stalls = counted(len(seen.stalls) + len(seen.unfinished), "stall")
+        say(printable(f"loopwatch: {stalls} in the report {to}"))
+    for line in _summary.kept(_records.remove_pages(seen)):
+        say(line)
+    return written or to is None
+
+
+def _write_report(seen: Run, records: Path, to: Path) -> bool:
+    from loopwatch import report
+    from loopwatch.cli import _records
     from loopwatch.cli.report import Progress
 
     progress = Progress()
     try:
-        records.touch()  # where no process had a loop there is none
-        report.write(to, records, progress=progress)
+        _records.append(seen.more, records)
+        if not _is_json_lines(to):
+            report.write(to, records, progress=progress)
     except (OSError, ValueError, ImportError) as problem:
         progress.end()
-        print(f"loopwatch run: {to}: {problem}", file=sys.stderr)
+        say(f"loopwatch run: {to}: {problem}")
         return False
     progress.end()
     return True

@@ -7,7 +7,7 @@ import sys
 
 from loopwatch.cli import add_command
 from loopwatch.cli._durations import duration
-from loopwatch.cli.post import add_page
+from loopwatch.cli.post import PAGE_HELP
 
 EXAMPLES = """\
   loopwatch top 4242
@@ -27,7 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         summary="show a process's loops and the stall that goes on, live",
         examples=EXAMPLES,
     )
-    add_page(command)
+    command.add_argument("page", metavar="PID|PATH", help=PAGE_HELP)
     command.add_argument(
         "--every", type=duration, default=0.25, metavar="TIME", help="between two looks (default: 250ms)"
     )

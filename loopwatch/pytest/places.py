@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final, Literal, NamedTuple
+
+from loopwatch._clock import wall
 
 When = Literal["setup", "call", "teardown"]
 
@@ -51,7 +52,7 @@ class Places:
         return self._phase.place if self._phase is not None else None
 
     def enter(self, nodeid: str, when: When) -> None:
-        now = time.time()
+        now = wall()
         self._phase = _Span(Place(nodeid, when), now)
         self._fixtures, self._open = [], []
         self._torn_down_until = now
@@ -62,19 +63,19 @@ class Places:
     def fixture_begins(self, name: str, scope: str) -> None:
         phase = self.phase
         if phase is not None:
-            span = _Span(Place(phase.nodeid, phase.when, name, scope), time.time())
+            span = _Span(Place(phase.nodeid, phase.when, name, scope), wall())
             self._open.append(span)
             self._fixtures.append(span)
 
     def fixture_ends(self) -> None:
         if self._open:
-            self._open.pop().end = time.time()
+            self._open.pop().end = wall()
 
     def fixture_is_down(self, name: str, scope: str) -> None:
         """pytest says when a fixture has been taken down; it began when the one before had been."""
         phase = self.phase
         if phase is not None:
-            now = time.time()
+            now = wall()
             place = Place(phase.nodeid, phase.when, name, scope)
             self._fixtures.append(_Span(place, self._torn_down_until, now))
             self._torn_down_until = now

@@ -15,6 +15,7 @@ from typing import Final
 
 from loopwatch.report.load import Progress, Source, load, silent
 from loopwatch.report.model import Report
+from loopwatch.report.place import check_place, replace
 
 __all__ = ["FORMATS", "Report", "check", "load", "render", "write"]
 
@@ -55,22 +56,11 @@ def write(path: str | os.PathLike[str], *sources: Source, progress: Progress = s
 
     A file that is there is replaced, once the new one is whole. Lines of a source that are broken or of another
     program are left out, and counted in `Report.problems`. `progress` is called with what is done, and the share
-    of it from 0 to 1. ValueError and ImportError as of check(), before anything is read; OSError."""
+    of it from 0 to 1. ValueError and ImportError as of check(), and OSError where no file can be put there, before
+    anything is read; OSError where a source cannot be read."""
     suffix = check(path)
+    check_place(Path(path))
     report = load(*sources, progress=progress)
     progress("writing", 0.0)
-    _replace(Path(path), render(report, suffix))
+    replace(Path(path), render(report, suffix))
     return report
-
-
-def _replace(path: Path, text: str) -> None:
-    """With the rights of a new file of this user: what it says of the program is not for everyone."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

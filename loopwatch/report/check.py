@@ -107,7 +107,17 @@ def sound_loop(data: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError("the seconds of cells must be unix time")
     except (KeyError, TypeError, AttributeError, IndexError) as problem:
         raise ValueError(f"not a loop's line: {problem!r}") from problem
-    return {name: data[name] for name in _LOOP}
+    return {name: data[name] for name in _LOOP} | {
+        "lag": _only((*_LAG, "quantiles", "waiting"), lag),
+        "histogram": histogram and _only(("bounds", "counts"), histogram),
+        "gc": [_only(_GC, row) for row in data["gc"]],
+        "cells": _only(CELL_FIELDS, cells),
+    }
+
+
+def _only(names: Iterable[str], data: Mapping[str, Any]) -> dict[str, Any]:
+    """What was looked at: more may be in a line, and may be anything."""
+    return {name: data[name] for name in names}
 
 
 def sound_started(data: Mapping[str, Any]) -> str:

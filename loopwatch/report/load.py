@@ -46,6 +46,8 @@ class _Loading:
         self._stalls: dict[tuple[str, Process, int, str], tuple[Lane, Stall]] = {}
         self._seconds: dict[tuple[str, Process, int], set[float]] = {}
         self._gc: dict[tuple[str, Process], tuple[datetime, list[dict[str, Any]]]] = {}
+        self._has_lines = self._has_others = False
+        """Of the file that is read: lines of loopwatch, and others."""
 
     def add(self, source: Source) -> None:
         if isinstance(source, Watch):
@@ -95,31 +97,40 @@ class _Loading:
     def _add_file(self, path: Path) -> None:
         with path.open("rb") as file:
             size, told = os.fstat(file.fileno()).st_size, 0
+            self._has_lines, self._has_others = False, False
             origin = str(path).removesuffix(".1")  # what JsonLines renamed is of the same processes
             for number, line in enumerate(_lines(file), 1):
                 self._add_text(origin, line, f"{path}:{number}")
                 if file.tell() - told >= _PROGRESS_BYTES:
                     told = file.tell()
                     self._progress(f"reading {path}", min(1.0, told / size) if size else 0.0)
+        if self._has_others and not self._has_lines:
+            self._report.not_lines.append(str(path))
 
     def _add_text(self, origin: str, line: bytes | None, where: str) -> None:
         if line is None:
-            self._report.note(f"{where}: longer than {LINE_MAX} bytes")
+            self._note_other(f"{where}: longer than {LINE_MAX} bytes")
             return
         if not line.strip():
             return
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
-            self._report.note(f"{where}: not JSON")
+            self._note_other(f"{where}: not JSON")
             return
         self._add_line(origin, data, where)
+
+    def _note_other(self, problem: str) -> None:
+        self._has_others = True
+        self._report.note(problem)
 
     def _add_line(self, origin: str, data: Any, where: str) -> None:
         """Kinds that are not known are of a newer version, and no problem."""
         if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
-            self._report.note(f"{where}: not a line of loopwatch")
-        elif data.get("v") != VERSION:
+            self._note_other(f"{where}: not a line of loopwatch")
+            return
+        self._has_lines = True
+        if data.get("v") != VERSION:
             self._report.note(
                 f"{where}: version {data.get('v')!r} of the schema; this loopwatch reads {VERSION}"
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from loopwatch._culprit import stood
 from loopwatch._process import Process
 from loopwatch._stall import Frame, Stall, Verdict
 
@@ -66,6 +67,8 @@ class Site:
     verdict: Verdict
     culprit: Frame | None
     """Of the longest."""
+    stood: Frame | None
+    """Where the loop was meanwhile; None where there is a culprit, too."""
     count: int
     seconds: float
     worst: float
@@ -83,6 +86,8 @@ class Report:
     problems: list[str] = field(default_factory=list)
     """The first PROBLEMS_NAMED of them, each with its file and line."""
     problem_count: int = 0
+    not_lines: list[str] = field(default_factory=list)
+    """Files that have lines, and none of loopwatch's."""
 
     @property
     def stalls(self) -> list[Stall]:
@@ -141,6 +146,7 @@ def _site(fingerprint: str, group: list[tuple[Lane, Stall]]) -> Site:
         fingerprint=fingerprint,
         verdict=longest.verdict,
         culprit=longest.culprit,
+        stood=stood(stall for _, stall in group if stall.culprit is None),
         count=len(group),
         seconds=sum(stall.duration for _, stall in group),
         worst=longest.duration,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from loopwatch._stall import Stall
 from loopwatch._text import counted, place, printable, seconds
 from loopwatch.report.model import Lane, Report
 
@@ -12,12 +13,35 @@ _BAR: Final = 30
 _LANES_SHOWN: Final = 20
 _SITES_SHOWN: Final = 15
 _PROBLEMS_SHOWN: Final = 10
+_STALLS_SHOWN: Final = 20
 
 
 def summary(report: Report) -> str:
     """Loops, causes, sites, and what could not be read."""
     parts = [list(part(report)) for part in (_loops, _causes, _sites, _problems)]
     return "\n\n".join("\n".join(map(printable, part)) for part in parts if part)
+
+
+def full(report: Report) -> str:
+    """The full text of the stalls, the longest first, with a count of those that are not shown."""
+    ranked = _ranked(report)
+    texts = [full_stall(report, number) for number in range(1, min(len(ranked), _STALLS_SHOWN) + 1)]
+    if len(ranked) > _STALLS_SHOWN:
+        texts.append(f"And {counted(len(ranked) - _STALLS_SHOWN, 'stall')} more; --stall N shows one.")
+    return "\n\n\n".join(texts)
+
+
+def full_stall(report: Report, number: int) -> str:
+    """Of the `number`th longest, from 1. IndexError where there are not so many."""
+    ranked = _ranked(report)
+    lane, stall = ranked[number - 1]
+    title = printable(f"Stall {number} of {len(ranked)}, loop of {lane.name}:")
+    return f"{title}\n{stall.format()}"
+
+
+def _ranked(report: Report) -> list[tuple[Lane, Stall]]:
+    found = [(lane, stall) for lane in report.lanes for stall in lane.stalls]
+    return sorted(found, key=lambda item: -item[1].duration)
 
 
 def _loops(report: Report) -> Iterator[str]:
@@ -58,6 +82,8 @@ def _sites(report: Report) -> Iterator[str]:
         yield "Where:"
     for site in sites[:_SITES_SHOWN]:
         where = place(site.culprit) if site.culprit else "nobody to blame"
+        if site.stood:
+            where += f", mostly while in {place(site.stood)}"
         times = f"{seconds(site.seconds):>9} in {counted(site.count, 'stall')}, longest {seconds(site.worst)}"
         yield f"  {times}: {site.verdict}, {where}"
     if len(sites) > _SITES_SHOWN:

@@ -1,5 +1,5 @@
-/* Between two looks: interval.h. The Python twin of each function is in tests/reference/verdict.py.
- */
+/* Between two looks: interval.h. The Python twin of each function is in
+ * tests/reference/interval.py. */
 #include "interval.h"
 
 #define NEAR 12   /* samples on each side that say with one whether it runs Python */

@@ -4,7 +4,8 @@
  * and the time off it. The rules take from them one after the other, each what its evidence
  * explains, until nothing is left; so the parts always add up, and the order of the rules is the
  * order of precedence. Two ends that a rule applies to have half each. The table below is the whole
- * of it; tests/core/test_verdict.py has a test for each row, named after it, that fails without it.
+ * of it; tests/core/test_verdict_rules.py has a test for each row, named after it, that fails
+ * without it.
  */
 #include "verdict.h"
 

@@ -14,6 +14,7 @@ from loopwatch import _page
 FACTS: dict[str, Any] = {
     "pid": 999999999,
     "start": None,
+    "ancestors": [[999999998, 7]],
     "created": time.time_ns(),
     "argv": ["python", "app.py"],
     "python": "CPython 3.11.7",

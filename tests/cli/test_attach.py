@@ -46,9 +46,8 @@ def server(tmp_path: Path) -> Iterator[tuple[int, int]]:
     pytest.importorskip("uvicorn")
     write(tmp_path, APP, "app.py")
     port = free_port()
-    with serving(
-        tmp_path, [sys.executable, "-m", "uvicorn", "app:asgi", "--port", str(port)], port
-    ) as program:
+    line = [sys.executable, "-m", "uvicorn", "app:asgi", "--port", str(port)]
+    with serving(tmp_path, line, port, output=subprocess.DEVNULL) as program:
         yield program.pid, port
 
 
@@ -128,7 +127,24 @@ def test_a_target_that_does_not_run_python(tmp_path: Path) -> None:
         assert "has not run Python on its main thread for 1.5 s" in done.stderr
         assert "waiting for the main thread" in done.stderr
         assert list(tmp_path.iterdir()), "the script stays, for when it does"
-        program.send_signal(signal.SIGCONT)
+        program.kill()
+        program.wait()
+    with subprocess.Popen(["/bin/sleep", "20"]) as other:
+        loopwatch("attach", other.pid, TMPDIR=str(tmp_path))
+        other.kill()
+    assert not list(tmp_path.iterdir()), "the next call cleans up"
+
+
+@remote
+@pytest.mark.parametrize("spoils", ["sys.path.clear()", "sys.modules['threading'] = None"])
+def test_a_target_that_can_import_nothing(tmp_path: Path, spoils: str) -> None:
+    body = f"import sys; {spoils}; sys.modules.pop('json', None)\nwhile True: time.sleep(0.01)"
+    with started(TARGET.format(body=body)) as program:
+        next_fact(program)
+        done = loopwatch("attach", program.pid, TMPDIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "loopwatch cannot be imported in process" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 DROPPED = """
@@ -197,18 +213,77 @@ def test_no_such_process(command: str) -> None:
     assert (done.returncode, done.stderr) == (1, f"loopwatch {command}: there is no process 999999999\n")
 
 
+MASTER = """
+    import asyncio, os, sys, time
+    from scenario import say
+
+    async def work():
+        while True:
+            await asyncio.sleep(0.01)
+
+    worker = os.fork()
+    if worker:
+        say(worker=worker)
+        while True:
+            time.sleep(0.01)
+    asyncio.run(work())
+"""
+
+
 @remote
+def test_a_master_without_a_loop_names_its_workers() -> None:
+    with started(MASTER) as program:
+        worker = next_fact(program)["worker"]
+        try:
+            attached = loopwatch("attach", program.pid)
+            assert attached.returncode == 0, attached
+            assert "no event loop was found" in attached.stdout
+            assert f"\n  {worker}  " in attached.stdout
+            post = loopwatch("post", program.pid).stdout
+            assert "no loop is watched" in post
+            assert f"that are Python: {worker}\n" in post
+            assert "1 event loop watched" in loopwatch("attach", worker).stdout
+            assert f"process {worker} runs" in loopwatch("post", program.pid).stdout
+        finally:
+            os.kill(worker, signal.SIGKILL)
+
+
 def test_what_is_no_python() -> None:
     with subprocess.Popen(["/bin/sleep", "20"]) as program:
         done = loopwatch("attach", program.pid)
         program.kill()
     assert done.returncode == 1
     assert "does not look like a Python process" in done.stderr
+    assert "-m loopwatch" not in done.stderr
 
 
 @pytest.mark.skipif(hasattr(sys, "remote_exec"), reason="of Pythons that cannot do it")
 def test_an_older_python_says_what_is_needed() -> None:
     done = loopwatch("attach", os.getpid())
     assert done.returncode == 1
-    assert "needs Python 3.14 or newer on both sides" in done.stderr
+    assert "of 3.14 or newer" in done.stderr
     assert f"runs Python 3.{sys.version_info[1]}" in done.stderr
+    assert "-m loopwatch" not in done.stderr
+
+
+@pytest.mark.parametrize("argument", ["python3.14", "renamed"])
+def test_a_newer_python_says_what_reaches_it(tmp_path: Path, argument: str) -> None:
+    """By its interpreter, also where it gives itself another name."""
+    link = tmp_path / "python3.99"
+    link.write_bytes(Path("/bin/sleep").read_bytes())
+    link.chmod(0o755)
+    with subprocess.Popen([argument, "20"], executable=link) as program:
+        done = loopwatch("attach", program.pid)
+        program.kill()
+    assert done.returncode == 1
+    assert "runs Python 3.99" in done.stderr
+    name = argument if argument.startswith("python") else link
+    assert f"{name} -m loopwatch attach {program.pid}" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "seen.html", "seen.speedscope.json", "jsonl"])
+def test_only_json_lines_are_appended_to(tmp_path: Path, name: str) -> None:
+    done = loopwatch("attach", os.getpid(), "--report", tmp_path / name)
+    assert done.returncode == 2
+    assert "must end in .jsonl" in done.stderr
+    assert not (tmp_path / name).exists()

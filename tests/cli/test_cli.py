@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import loopwatch
 from loopwatch.cli import COMMANDS, main
 
 WAYS = [[sys.executable, "-m", "loopwatch"], [str(Path(sys.executable).parent / "loopwatch")]]
@@ -38,6 +39,21 @@ def test_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
         main(arguments)
     assert ended.value.code == 2
     assert "usage: loopwatch" in capsys.readouterr().err
+
+
+def test_without_a_command_it_is_helped(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert all(f"\n    {name} " in error for name in COMMANDS)
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"loopwatch {loopwatch.__version__}\n"
 
 
 def test_a_reader_that_leaves() -> None:

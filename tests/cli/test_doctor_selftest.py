@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from programs import environment
 
+from loopwatch import _core
 from loopwatch._stall import Verdict
 from loopwatch.cli import _selftest
 from loopwatch.cli._stalls import PREPARE
@@ -30,6 +31,29 @@ def test_every_verdict_that_can_be_told_comes_out_right() -> None:
     assert (done.returncode, told["ok"]) == (0, True), done
     assert {outcome["verdict"] for outcome in told["self_test"]} == PREPARE.keys()
     assert done.stderr.count("\n") == len(PREPARE), "progress"
+
+
+def test_it_looks_beside_a_loop_of_its_own() -> None:
+    """What the watchdog reads is known, and nothing reads as broken."""
+    line = [sys.executable, "-m", "loopwatch", "doctor", "--quick", "--json"]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=60, check=True)
+    told = json.loads(done.stdout)
+    checks = {check["name"]: check["detail"] for check in told["checks"]}
+    assert checks["watches"].startswith("1 active: ")
+    assert "evidence" not in checks
+    assert told["facts"]["watchdog"] is True
+    assert told["facts"]["read_backend"] != "none" or _core.PORTABLE
+
+
+@pytest.mark.parametrize("variables", [{"LOOPWATCH": "0"}, {"LOOPWATCH_THRESHOLD": "x"}])
+def test_where_no_loop_can_be_watched_it_says_why(variables: dict[str, str]) -> None:
+    line = [sys.executable, "-m", "loopwatch", "doctor", "--quick"]
+    done = subprocess.run(
+        line, env=environment(variables), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith("no") or "\nno  defaults" in done.stdout
+    assert "known only while a loop is watched" in done.stdout
+    assert "read_backend" not in done.stdout, "what was not looked at"
 
 
 class Fake:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from loopwatch import _page
 from loopwatch.cli import _remote
-from loopwatch.cli._handover import Handover, user_of
+from loopwatch.cli._handover import Handover, remove_leftovers, user_of
 
 
 @pytest.fixture
 def handover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Handover]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    it = Handover()
+    it = Handover(os.getpid())
     yield it
     if not it.closed:
         it.close(keep=False)
@@ -101,3 +102,47 @@ def test_no_text_of_it_reaches_the_terminal_raw() -> None:
         _remote._result(1, evil, {})
     assert str(caught.value).isprintable()
     assert str(_remote.RemoteError("\x1b[2J")).isprintable()
+
+
+# --- what is left behind ---
+
+
+def leave(tmp_path: Path, pid: int, start: int, asker: int) -> Path:
+    directory = tmp_path / f"loopwatch-attach-{pid}-{start}-{asker}-abc"
+    directory.mkdir(0o700)
+    (directory / "script.py").write_text("pass")
+    return directory
+
+
+def test_the_leftovers_of_dead_processes_are_removed(handover: Handover, tmp_path: Path) -> None:
+    handover.write("of one that runs")
+    dead = leave(tmp_path, 999999999, 1, os.getpid())
+    reused = leave(tmp_path, os.getpid(), 1, os.getpid())
+    other = tmp_path / "loopwatch-attach-notes"
+    other.mkdir()
+    remove_leftovers()
+    assert not dead.exists()
+    assert not reused.exists()
+    assert handover.script.exists()
+    assert other.exists()
+
+
+def test_older_scripts_of_one_that_has_answered_are_removed(handover: Handover, tmp_path: Path) -> None:
+    start = _page.process_start(os.getpid())
+    assert start is not None
+    given_up = leave(tmp_path, os.getpid(), start, 999999999)
+    remove_leftovers(os.getpid() + 1)
+    assert given_up.exists()
+    remove_leftovers(os.getpid())
+    assert not given_up.exists()
+    assert handover.directory.exists(), "somebody waits for it"
+
+
+def test_leftovers_are_not_sought_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "script.py").write_text("precious")
+    (tmp_path / "loopwatch-attach-999999999-1-1-x").symlink_to(theirs)
+    remove_leftovers()
+    assert (theirs / "script.py").read_text() == "precious"

@@ -10,6 +10,7 @@ import time
 import pytest
 from reported import lines, loop_line, varied
 
+from loopwatch import report
 from loopwatch.cli import main
 from loopwatch.cli.report import Progress
 
@@ -35,6 +36,65 @@ def test_several_processes_in_one_report(file, tmp_path, capsys):
     assert main(["report", str(file), str(other)]) == 0
     assert "10 stalls, " in (said := capsys.readouterr().out)
     assert "2 loops of 2 processes" in said
+
+
+def test_the_full_text_of_all(tmp_path, capsys):
+    path = tmp_path / "web.jsonl"
+    path.write_bytes(lines(varied(25)))
+    assert main(["report", "--full", str(path)]) == 0
+    said = capsys.readouterr().out
+    made = report.load(path)
+    ranked = sorted(made.stalls, key=lambda stall: -stall.duration)
+    places = [said.index(stall.format()) for stall in ranked[:20]]
+    assert places == sorted(places)
+    assert ranked[20].format() not in said
+    assert said.startswith("25 stalls, ")
+    assert said.endswith("And 5 stalls more; --stall N shows one.\n")
+
+
+def test_the_full_text_of_one(file, capsys):
+    ranked = sorted(report.load(file).stalls, key=lambda stall: -stall.duration)
+    assert main(["report", "--stall", "2", str(file)]) == 0
+    assert capsys.readouterr().out == f"Stall 2 of 5, loop of MainThread (1):\n{ranked[1].format()}\n"
+    assert main(["report", "--stall", "6", str(file)]) == 2
+    assert capsys.readouterr().err == "loopwatch report: --stall 6: there is no such one, of 5 stalls\n"
+
+
+@pytest.mark.parametrize("wrong", [["--stall", "0"], ["--stall", "x"], ["--full", "-o", "a.jsonl"]])
+def test_what_cannot_be_asked_for(file, wrong, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["report", *wrong, str(file)])
+    assert ended.value.code == 2
+    assert "usage: loopwatch report" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["<!DOCTYPE html>\n<p>\n", "import os\n", '{"a": 1}\n', "[]\n", "\0\0"])
+@pytest.mark.parametrize("output", [[], ["-o", "out.jsonl"]])
+def test_another_file_is_refused(file, tmp_path, monkeypatch, text, output, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.html").write_text(text)
+    assert main(["report", str(file), "a.html", *output]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "loopwatch report: a.html is not a file of JSON lines of loopwatch\n")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_an_empty_file_is_one(tmp_path, capsys):
+    (tmp_path / "web.jsonl").touch()
+    assert main(["report", str(tmp_path / "web.jsonl")]) == 0
+    assert capsys.readouterr().out.startswith("0 stalls")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("missing/out.jsonl", "No such file"), ("directory.jsonl", "Is a directory")]
+)
+def test_a_place_that_cannot_be_written(file, tmp_path, monkeypatch, name, why, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "directory.jsonl").mkdir()
+    assert main(["report", "no-such.jsonl", "-o", name]) == 2
+    assert capsys.readouterr().err.startswith(f"loopwatch report: {name} cannot be written: {why}")
+    with pytest.raises(OSError, match=f"{name} cannot be written: {why}"):
+        report.write(name, file)
 
 
 @pytest.mark.parametrize("name", ["out.speedscope.json", "out.jsonl"])

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from test_run import LOOPWATCH, environment, write
 
+from loopwatch import report
+
 APP = """
 import asyncio, os, time
 
@@ -76,14 +78,17 @@ def get(port: int, path: str) -> str:
 
 
 @contextlib.contextmanager
-def serving(tmp_path: Path, line: list[str], port: int) -> Iterator[subprocess.Popen[str]]:
+def serving(
+    tmp_path: Path, line: list[str], port: int, output: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """`output`: a pipe that nobody reads is full after some thousand requests, and the server waits."""
     program = subprocess.Popen(
         line,
         env=environment(tmp_path),
         cwd=tmp_path,
         text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
     )
     try:
         deadline = time.monotonic() + 30
@@ -113,7 +118,7 @@ def test_a_server(tmp_path: Path, server: str) -> None:
     write(tmp_path, APP, "app.py")
     write(tmp_path, AIOHTTP, "aiohttp_app.py")
     ended = []
-    for prefix in ([sys.executable], [*LOOPWATCH, "run"]):
+    for prefix in ([sys.executable], [*LOOPWATCH, "run", "--report", "seen.jsonl"]):
         port = free_port()
         line = [*prefix, *(part.format(port=port) for part in SERVERS[server])]
         with serving(tmp_path, line, port) as program:
@@ -129,3 +134,10 @@ def test_a_server(tmp_path: Path, server: str) -> None:
     watched = re.match(r"(\d+) event loops? w", summary)
     assert watched, summary
     assert int(watched[1]) >= workers
+    made = report.load(tmp_path / "seen.jsonl")
+    assert not made.problems
+    answered = [lane for lane in made.lanes if lane.stalls]
+    assert sum(len(lane.stalls) for lane in answered) >= 3
+    for lane in answered:
+        assert lane.busy >= sum(stall.duration for stall in lane.stalls) / 2, "however the server ends"
+    assert not list((tmp_path / "runtime").rglob("*.page"))

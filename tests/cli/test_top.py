@@ -17,7 +17,10 @@ from programs import environment, full_build, next_fact, started
 pytest.importorskip("rich")
 pytest.importorskip("pyte")
 
+from pages import body, write_page
 from terminal import Terminal, terminal
+
+from loopwatch.cli import _pages, _screen
 
 TARGET = """
     import asyncio, os, sys
@@ -104,6 +107,28 @@ def test_it_fits_any_size(page: Path, target: subprocess.Popen[str]) -> None:
             screen.wait_for(lambda text: whole(text.split("\n")))
         screen.press("q")
         assert screen.wait() == 0
+
+
+TITLES = "loop of thread state busy worst turn waits p99 gc turns stalls"
+
+
+@pytest.mark.parametrize("columns", [40, 50, 79, 80])
+def test_a_narrow_terminal_has_all_columns(columns: int) -> None:
+    titles = _screen._cells(_pages.LOOP_TITLES, columns)
+    assert all(len(line) <= columns for line in titles)
+    assert " ".join(titles).split() == TITLES.split()
+    assert (len(titles) == 1) is (columns >= 80)
+
+
+@pytest.mark.parametrize("lines", range(5, 40))
+def test_no_heading_without_a_stall_below_it(tmp_path: Path, lines: int) -> None:
+    page = _pages.read(write_page(tmp_path / "page", body()))
+    shown = _screen.draw(page, _pages.moment(page), _screen.View(), 50, lines).plain.split("\n")
+    assert len(shown) == lines
+    if "Last stalls" in shown:
+        assert shown[shown.index("Last stalls") + 1].strip().startswith(tuple("0123456789"))
+    elif lines > 25:
+        pytest.fail("there is room for it")
 
 
 def test_the_end_of_the_process_is_shown(page: Path, target: subprocess.Popen[str]) -> None:

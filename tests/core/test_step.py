@@ -4,30 +4,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hooking import watched
+from hooking import MS, running, spend, watched
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwatch import _testcore as core
-
-MS = 1_000_000
-
-
-def running(check: Callable[[Any], object]) -> None:
-    """Calls check(slot) inside a run of a watched loop."""
-    with watched() as slot:
-        core.RunEdge(slot, lambda: check(slot))()
-
-
-def spend(ms: int) -> None:
-    """Busy or not does not matter: steps are wall-clock time."""
-    end = time.monotonic_ns() + ms * MS
-    while (left := end - time.monotonic_ns()) > 0:
-        time.sleep(left / 1e9)
 
 
 def taken(slot: object) -> dict[str, int]:

@@ -1,5 +1,5 @@
 /* Reading the running task, for tests/core/test_task.py: the calling thread or any other one, by
- * its thread state. */
+ * its thread state. And what it is read with, for test_task_parts.py. */
 #include "testcore.h"
 
 #include "frames/strings.h"

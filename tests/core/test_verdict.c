@@ -2,7 +2,7 @@
 
 #include "evidence/verdict.h"
 
-/* A look as a tuple, in the order of reference.verdict.Look; None: there is none. */
+/* A look as a tuple, in the order of reference.evidence.Look; None: there is none. */
 static int
 parse_look(PyObject *tuple, lw_evidence *look, const lw_evidence **found)
 {

@@ -338,7 +338,9 @@ def chosen(args: argparse.Namespace) -> list[str]:
 def compare(module: str, args: argparse.Namespace) -> Comparison:
     """Both ways at once: what fails for want of a CPU is run again."""
     with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(run_apart, module, [], watched=way, minutes=args.minutes) for way in (False, True)]
+        runs = [
+            pool.submit(run_apart, module, [], watched=way, minutes=args.minutes) for way in (False, True)
+        ]
     comparison = Comparison(module, *(run.result() for run in runs))
     comparison.judge(args.retries, args.minutes)
     return comparison

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,17 @@ def test_what_is_no_page_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(_page.PageError, match="regular"):
         _page.read(tmp_path / "fifo")
+
+
+@pytest.mark.parametrize("text", [b"7", b"[]", b"null", b"[" * 3000])
+def test_a_head_that_is_none_is_refused(tmp_path: Path, text: bytes) -> None:
+    """Its checksum says no more than that it is what somebody wrote."""
+    path = tmp_path / "page"
+    sizes = (_page.HEAD_BYTES, _page.HALF_BYTES)
+    start = _page._HEAD.pack(_page.MAGIC, _page.VERSION, *sizes, len(text), zlib.crc32(text)) + text
+    path.write_bytes(start.ljust(_page.SIZE, b"\0"))
+    with pytest.raises(_page.PageError, match="broken head"):
+        _page.read(path)
 
 
 def test_an_unknown_version_is_refused(loop: Any, page: Path) -> None:

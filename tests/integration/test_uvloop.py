@@ -90,6 +90,36 @@ def test_uninstalled_from_another_thread_while_it_is_stuck():
     loop.close()
 
 
+def test_closed_while_another_thread_uninstalls(caplog):
+    """The handle is closed before libuv's loop is, whoever comes first."""
+    loop = uvloop.new_event_loop()
+    watch = loopwatch.install(loop, **QUIET)
+    loop.run_until_complete(asyncio.sleep(0.01))
+    hooks = loop.close.__self__
+    began, goes_on = threading.Event(), threading.Event()
+
+    class Slow:
+        """A pulse at whose end the other thread has the GIL for long."""
+
+        def __init__(self, beat):
+            self.beat = beat
+
+        def stop(self):
+            if threading.current_thread() is not threading.main_thread():
+                began.set()
+                assert goes_on.wait(20)
+            return self.beat.stop()
+
+    hooks._beat = Slow(hooks._beat)
+    thread = threading.Thread(target=watch.uninstall)
+    thread.start()
+    assert began.wait(20)
+    loop.close()
+    goes_on.set()
+    thread.join(20)
+    assert not caplog.records, "uvloop tells of a handle that is not its own"
+
+
 def test_a_run_that_ends_amid_hurried_turns_ends_after_it_began():
     """Turns of a microsecond have no stamps of their own; how long they took together is a guess, which put
     the begin of the last one behind the end of the run in a quarter of such runs."""

@@ -15,7 +15,8 @@ from random import Random
 
 from reference import schedule
 from reference.evidence import ALL, PAIRS, Known, Look, Stand
-from reference.verdict import Cause, Turn
+from reference.interval import Cause
+from reference.verdict import Turn
 
 US = 1_000
 MS = 1_000_000

@@ -226,6 +226,35 @@ def test_where_it_cannot_be_opened_again_the_old_one_serves(path):
     assert (moved.read_bytes(), path.read_bytes()) == (b"", b"2\n")
 
 
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_descriptor_that_the_program_closed_is_not_touched_again(path, tmp_path, closes):
+    file = LineFile(path)
+    file.write(b"1\n")
+    number = file._descriptor
+    os.close(number)  # as daemons close all
+    theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT)
+    assert theirs == number
+    try:
+        if closes:
+            file.close()
+        else:
+            file.write(b"2\n")
+            file.close()
+        assert os.read(theirs, 9) == b""
+    finally:
+        os.close(theirs)
+    assert path.read_bytes() == (b"1\n" if closes else b"1\n2\n")
+
+
+def test_a_descriptor_that_the_program_closed_is_opened_again(path):
+    file = LineFile(path)
+    os.close(file._descriptor)
+    file.write(b"1\n")
+    os.close(file._descriptor)
+    file.close()
+    assert path.read_bytes() == b"1\n"
+
+
 def test_a_file_that_would_grow_too_large_is_renamed(path):
     file = LineFile(path, max_bytes=20)
     for number in range(7):

@@ -207,3 +207,15 @@ def test_a_child_process_is_not_locked_out(outlets, alarms):
     run_due(alarms, lambda: len(ticking.seen) >= 1)
     release.set()
     holder.join()
+
+
+def test_each_is_told_that_a_watch_is_over(outlets):
+    """Whatever another one does."""
+    broken, other = Recorder(), Recorder()
+    broken.unfollow = lambda _: 1 // 0
+    other.unfollow = other.note
+    for outlet in (broken, other):
+        outlets.add(outlet)
+    outlets.unfollow(watch := object())
+    assert other.seen == [watch]
+    assert outlets.failures["recorder"] == 1

@@ -49,7 +49,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(_pool, "time", clock)
+    monkeypatch.setattr(_pool, "monotonic_ns", clock.monotonic_ns)
     return clock
 
 

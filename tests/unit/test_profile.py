@@ -165,6 +165,9 @@ def test_as_a_sequence_and_as_json() -> None:
     assert profile.top(0) == profile.top(-1) == ()
     assert len(profile.top(3)) == 3
     assert len(profile.top()) == 5
+    for bad in (None, True, 1.0):
+        with pytest.raises(TypeError, match=f"n must be a whole number, not {bad!r}"):
+            profile.top(bad)
     data = json.loads(json.dumps(profile.to_dict()))
     assert data["rows"][0]["frame"]["qualname"] == "function_4"
     assert data["rows"][0]["share"] == pytest.approx(5 / 15)
