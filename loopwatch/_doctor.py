@@ -30,6 +30,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Whether everything works."""
         return all(check.ok for check in self.checks)
 
     def __str__(self) -> str:
@@ -41,6 +42,7 @@ class Report:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
         return {
             "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in self.checks],
             "facts": dict(self.facts),
@@ -48,7 +50,8 @@ class Report:
 
 
 def doctor() -> Report:
-    """Look at this process and say what loopwatch can see in it. Starts nothing.
+    """Say what loopwatch can see in this process, and why not the rest: print() what it returns. Starts nothing, raises
+    nothing where something does not work, and may be called from any thread.
 
     The watchdog opens its sources when it starts, so they are known only while a loop is watched.
     """

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from loopwatch._files import identity
+from loopwatch._files import identity, named_by
 
 if TYPE_CHECKING:
     from loopwatch._options import DumpTo
@@ -37,7 +37,8 @@ class DumpFile:
         elif isinstance(to, int):
             yield to
         else:
-            descriptor = os.open(to, _FLAGS, 0o600)
+            with named_by("dump_to"):
+                descriptor = os.open(to, _FLAGS, 0o600)
             try:
                 os.set_blocking(descriptor, True)
                 yield descriptor

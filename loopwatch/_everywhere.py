@@ -37,12 +37,18 @@ _SNAPSHOTS_MAX: Final = 1000
 
 def install_all(**options: Unpack[Options]) -> None:
     """Watch every loop that runs in this process, in any thread, and those that will, until uninstall_all().
-    The options are those of install(). A loop that cannot do the `pulse` named is watched by another."""
+
+    The options are those of install(), without `loop`, and a wrong one is an error here, at once. A loop that cannot do
+    the `pulse` named is watched by another. install() takes over from a watch that was put this way, and a loop that
+    was uninstalled by name stays alone. What goes wrong at one loop is logged; the loop runs unwatched. A second call
+    before uninstall_all() is a RuntimeError.
+    """
     watch_all(options, origin=_PROGRAM)
 
 
 def uninstall_all() -> None:
-    """Take the watches that install_all() put off again, and its hook. Idempotent, from any thread."""
+    """Take off the watches that install_all() put, and its hook. Idempotent, from any thread. Waits, 2 seconds at most,
+    until the stalls that have ended are delivered."""
     unwatch_all(_PROGRAM)
 
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import functools
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,13 +30,11 @@ from loopwatch._default_executor import (
     shuts_down,
     take,
 )
-from loopwatch._failures import quietly
-from loopwatch._log import Limit
 from loopwatch._names import unused_name
 from loopwatch._options import Settings
 from loopwatch._pool import Calls, ExecutorState, Submit, unwatch_submit, watch_submit
 from loopwatch._registry import registry
-from loopwatch._saturation import Saturation, build_saturation, log_saturation
+from loopwatch._saturation import Saturation, SaturationLog, build_saturation
 from loopwatch._workers import read_frames
 
 if TYPE_CHECKING:
@@ -63,7 +59,6 @@ class Executor:
         self._hook: Submit | None = None
         self._alarm: Alarm | None = None
         self._report_at = 0.0
-        self._log_limit = Limit()
 
     @property
     def name(self) -> str:
@@ -172,21 +167,13 @@ class Executor:
         due = max(self._report_at, threshold) - waited
         self._wait(min(due, max(threshold, LOOK_MIN)) if due > 0 else LOOK_MIN)
 
-    def admit(self, every: float) -> int | None:
-        """Reports held back since the last log record; None: this one is held back too."""
-        held_back = self._log_limit.ask(time.monotonic(), every)
-        if held_back is None:
-            self._log_limit.hold_back()
-            return None
-        return held_back[0]
-
 
 class Executors:
     """Those of one watch."""
 
     def __init__(self, watch: Watch, settings: Settings) -> None:
         self._find_watch = weakref.ref(watch)  # which refers to us
-        self._settings = settings
+        self._settings, self._counters = settings, watch.sinks.counters
         self._lock = threading.RLock()
         self._by_pool: dict[int, Executor] = {}  # by the id of the pool, while it lives
         self._default = Executor(self, DEFAULT)
@@ -197,6 +184,11 @@ class Executors:
         self.is_told = False
         """set_default_executor tells when the loop gets another one."""
         self.callbacks: Callbacks[Saturation] = Callbacks("saturation callback")
+        self._log = self._new_log()
+
+    def _new_log(self) -> SaturationLog | None:
+        logger = self._settings.log
+        return None if logger is None else SaturationLog(logger, self._settings.log_every, self._counters)
 
     @property
     def threshold(self) -> float:
@@ -214,8 +206,9 @@ class Executors:
         return watch is not None and watch.installed
 
     def renew(self) -> None:
-        """In a forked child: another thread may have held the lock."""
+        """In a forked child: another thread may have held the lock; what was held back is the parent's."""
         self._lock = threading.RLock()
+        self._log = self._new_log()
         self.callbacks.renew()
         for executor in self._list():
             executor.renew()
@@ -373,10 +366,19 @@ class Executors:
         settings, sinks = self._settings, watch.sinks
         frames = read_frames(threads, watch.capture, watch.slot)
         saturation = build_saturation(executor, state, (threads, frames), settings.own, sinks.redact)
-        if settings.log is not None and (held_back := executor.admit(settings.log_every)) is not None:
-            problem = quietly(functools.partial(log_saturation, settings.log, saturation, held_back))
-            sinks.counters["log_errors"] += problem is not None
+        if self._log is not None:
+            self._log.take(saturation)
         self.callbacks.call(saturation, sinks.failures)
+
+    @property
+    def holds_back(self) -> bool:
+        """The log has yet to tell of full executors. Any thread."""
+        return self._log is not None and self._log.limiter.holds_back
+
+    def wind_up(self) -> None:
+        """The watch is over."""
+        if self._log is not None:
+            self._log.limiter.tell_all()
 
     def note_failure(self, problem: BaseException, where: str) -> None:
         if (watch := self._find_watch()) is not None:

@@ -68,13 +68,42 @@ def install(
     profile_hz: float = _PROFILE_HZ,
     status: Status = _STATUS,
 ) -> Watch:
-    """Watch a loop (None: the one that runs here) until it is closed or uninstalled."""
+    """Watch a loop until it is closed or uninstalled, and report each turn that takes too long. Times are in seconds.
+
+    loop        The loop to watch; None: the one that runs in this thread. From any thread, before it runs or while it
+                runs. RuntimeError where none runs here, or it is closed or watched already.
+    threshold   A stall is a turn of the loop, or an overdue wait, of at least this long: 0.001 to 3600.
+    on_stall    Called with every Stall, on loopwatch's own thread. What it raises is logged once for each type, and
+                counted.
+    log         Where stalls are logged: True is the logger "loopwatch", False is nowhere.
+    hang_after  A stall this old is reported while it goes on, and again each time its age has grown tenfold. At least
+                the threshold. None: a stall is reported when it ends.
+    pulse       How turns are seen: "turn" (asyncio's own loops), "uv" (uvloop), "heartbeat" (any loop, less exact), or
+                "auto": the first of these that the loop can do. ValueError for one that it cannot do.
+    capture     How frames are read: "raw" (without the GIL), "gil" (with it, once it is free), "off", or "auto": raw
+                where it works, else gil. RuntimeError for raw where it cannot work.
+    dump_to     Where the watchdog writes, without the GIL, of a stall that goes on and that nobody took for 250 ms: a
+                path, a descriptor, None (standard error) or False (nowhere). OSError where it cannot be opened.
+    own         Module or path prefixes that are the program's own code, which is blamed before libraries.
+    ignore      Patterns "module:qualname" of the culprit, or callables on a Stall: such stalls are counted only.
+    redact      Applied to task names, coroutine names, targets, labels and source lines before anybody sees them.
+    log_every   One log record of a kind of stall is written in this time, and one at its end for those that were held
+                back. One that is three times as long as those that were told is logged at once. 0: each is logged.
+    profile_hz  How often the loop is looked at for Watch.profile, a second of its busy time: 0.01 to 1000; 0: never.
+    status      A path, or True for the default place: keep a file there that `loopwatch top` and `post` read. OSError
+                where that cannot be.
+
+    Defaults come from LOOPWATCH_THRESHOLD and so on, where these are set; LOOPWATCH=0 makes the watch inert. A value
+    of the wrong type is a TypeError, any other wrong one a ValueError; the message names the option.
+    """
     options = {name: value for name, value in locals().items() if name != "loop"}
     return put(_resolve(loop), make_settings("install", options))
 
 
 def uninstall(loop: asyncio.AbstractEventLoop | None = None) -> None:
-    """Stop watching a loop (None: the one that runs here, if any) and leave nothing behind."""
+    """Stop watching a loop, and leave nothing behind. None: the one that runs in this thread; where none does, nothing
+    happens. From any thread, also twice, and after the loop closed. Waits, 2 seconds at most, until the stalls that
+    have ended are delivered. TypeError for what is no loop."""
     if loop is None:
         loop = asyncio._get_running_loop()
         if loop is None:

@@ -189,7 +189,7 @@ class Lag:
             ("waiting_p99", self.waiting(0.99)),
         ]
         said += [f"{name}={seconds * 1e3:.3f}ms" for name, seconds in times if seconds is not None]
-        return f"<Lag {' '.join(said)}>"
+        return f"<{type(self).__name__} {' '.join(said)}>"
 
     def to_dict(self) -> dict[str, int | float | dict[str, float | None] | None]:
         """Ready for JSON; seconds."""

@@ -1,88 +1,84 @@
-"""Stalls as log records: the first of its kind at once, then one a minute that counts those held back."""
+"""Stalls as log records: which of them, and how they read."""
 
 from __future__ import annotations
 
+import collections
+import functools
 import logging
-import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
+from loopwatch._failures import quietly
+from loopwatch._limit import HeldBack, Limiter
 from loopwatch._options import Logger
 from loopwatch._stall import Frame, Stall
-from loopwatch._text import seconds
-
-KINDS_MAX = 1024
-"""Fingerprints remembered; the one that was logged longest ago is forgotten first."""
+from loopwatch._text import counted, printable, seconds
 
 
-@dataclass(slots=True)
-class Limit:
-    """One in so many seconds, and what is held back in between."""
+class StallLog:
+    """Of one watch; on the reporter's thread."""
 
-    logged_at: float | None = None
-    held_back: int = 0
-    held_back_seconds: float = 0.0
+    def __init__(self, logger: Logger, every: float, counters: collections.Counter[str]) -> None:
+        self._logger, self._counters = logger, counters
+        self.limiter: Limiter[Stall] = Limiter(every, self._tell_sum)
+        self._told_ongoing: int | None = None
+        """The last stall that was logged while it went on: so is what comes of it."""
 
-    def ask(self, now: float, every: float) -> tuple[int, float] | None:
-        """(how many were held back since the last one, their seconds); None: this one is to be, too."""
-        if self.logged_at is not None and now - self.logged_at < every:
-            return None
-        answer = self.held_back, self.held_back_seconds
-        self.logged_at, self.held_back, self.held_back_seconds = now, 0, 0.0
-        return answer
+    def take(self, stall: Stall) -> None:
+        if self._is_told(stall):
+            self._write(functools.partial(log_stall, self._logger, stall))
+        elif not stall.ongoing:
+            self._counters["stalls_suppressed"] += 1
+            self.limiter.hold_back(stall.fingerprint, stall, stall.duration)
 
-    def hold_back(self, seconds: float = 0.0) -> None:
-        self.held_back += 1
-        self.held_back_seconds += seconds
+    def _is_told(self, stall: Stall) -> bool:
+        if stall.id == self._told_ongoing:
+            self.limiter.told(stall.fingerprint, stall.duration)
+            return True
+        told = self.limiter.ask(stall.fingerprint, stall.duration)
+        if told and stall.ongoing:
+            self._told_ongoing = stall.id
+        return told
 
+    def _tell_sum(self, held_back: HeldBack[Stall]) -> None:
+        self._write(functools.partial(log_held_back, self._logger, held_back))
 
-class LogLimiter:
-    """Decides once for each stall: a hang that was logged while it went on is also logged when it ends."""
-
-    def __init__(self, every: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._every, self._clock = every, clock
-        self._kinds: OrderedDict[str, Limit] = OrderedDict()
-        self._ongoing: dict[int, bool] = {}
-
-    def admit(self, stall: Stall) -> tuple[int, float] | None:
-        """(stalls held back since the last record, their seconds); None: this one is held back too."""
-        if stall.id in self._ongoing:
-            admitted = self._ongoing[stall.id]
-            if not stall.ongoing:
-                del self._ongoing[stall.id]
-                if not admitted:
-                    self._hold_back(stall)
-            return (0, 0.0) if admitted else None
-        answer = self._ask(stall)
-        if stall.ongoing:
-            self._ongoing[stall.id] = answer is not None
-        elif answer is None:
-            self._hold_back(stall)
-        return answer
-
-    def _ask(self, stall: Stall) -> tuple[int, float] | None:
-        kind = self._kinds.setdefault(stall.fingerprint, Limit())
-        answer = kind.ask(self._clock(), self._every)
-        if answer is not None:
-            self._kinds.move_to_end(stall.fingerprint)
-            while len(self._kinds) > KINDS_MAX:
-                self._kinds.popitem(last=False)
-        return answer
-
-    def _hold_back(self, stall: Stall) -> None:
-        if kind := self._kinds.get(stall.fingerprint):
-            kind.hold_back(stall.duration)
+    def _write(self, write: Callable[[], object]) -> None:
+        self._counters["log_errors"] += quietly(write) is not None
 
 
-def log_stall(logger: Logger, stall: Stall, held_back: tuple[int, float] = (0, 0.0)) -> None:
-    """WARNING, or ERROR while it goes on. The record points at the culprit, not at this file."""
-    message = stall.summary
-    if held_back[0]:
-        message += f" (and {held_back[0]} more since the last such record, {seconds(held_back[1])} in all)"
+def log_stall(logger: Logger, stall: Stall) -> None:
+    """WARNING, or ERROR while it goes on."""
     level = logging.ERROR if stall.ongoing else logging.WARNING
-    log_report(logger, level, message, stall.culprit, {"stall": stall}, stall.format)
+    log_report(logger, level, stall.summary, stall.culprit, {"stall": stall}, stall.format)
+
+
+def log_held_back(logger: Logger, held_back: HeldBack[Stall]) -> None:
+    """WARNING; the record is of the longest of them."""
+    worst = held_back.worst
+    message = held_back_summary(held_back)
+    log_report(logger, logging.WARNING, message, worst.culprit, {"stall": worst}, worst.format)
+
+
+def held_back_summary(held_back: HeldBack[Stall]) -> str:
+    """4 more stalls in main (lines.py) in the last 60 s were held back: 1.30 s in all, the worst 900 ms at..."""
+    worst, culprit = held_back.worst, held_back.worst.culprit
+    name = PurePath(culprit.filename).name if culprit else ""
+    where = f" in {culprit.qualname} ({name})" if culprit else ""
+    longest = seconds(held_back.worst_seconds)
+    longest += f" at {name}:{culprit.lineno}" if culprit else ""
+    several = f"{seconds(held_back.seconds)} in all, the worst " if held_back.count > 1 else ""
+    return printable(
+        f"{counted(held_back.count, 'more stall')}{where} {in_the_last(held_back)}: "
+        f"{several}{longest} ({worst.verdict})"
+    )
+
+
+def in_the_last(held_back: HeldBack[Any]) -> str:
+    """in the last 60 s were held back"""
+    over = f"{held_back.over:.0f} s" if held_back.over >= 9.95 else seconds(held_back.over)
+    return f"in the last {over} {'was' if held_back.count == 1 else 'were'} held back"
 
 
 def log_report(
@@ -93,7 +89,8 @@ def log_report(
     report: dict[str, Any],
     text: Callable[[], str],
 ) -> None:
-    """A record that points at the culprit, with the report as an attribute and its full text as the stack."""
+    """A record that points at the culprit, not at this file, with the report as an attribute and its full text
+    as the stack."""
     if not logger.isEnabledFor(level):
         return
     extra = dict[str, Any]()

@@ -145,6 +145,8 @@ class Registry:
 
     def settle_later(self) -> None:
         """As settle(), for who does not wait. The threads stay as they are held; without that it waits."""
+        if self.winding_up:
+            _core.stop_reporter()
         if self.held and self._n_over >= _FORGET_AT:
             self._forget_retired()
         if not self.held or self._n_over >= _BEHIND_AT:
@@ -155,14 +157,29 @@ class Registry:
         return len(self._by_key) - len(self._by_loop)
 
     def _over(self) -> list[Watch]:
-        """Those that are still known by their key, until all of them is delivered. With the lock."""
-        active = {watch.key for watch in self._by_loop.values()}
-        return [watch for key, watch in self._by_key.items() if key not in active]
+        """Those that are still known by their key, until all of them is delivered."""
+        known = list(self._by_key.items())  # in this order: a watch that comes is found by its loop first
+        active = {watch.key for watch in self.watches()}
+        return [watch for key, watch in known if key not in active]
+
+    @property
+    def winding_up(self) -> bool:
+        """A watch that is over has yet to tell what its log held back."""
+        return self._n_over > 0 and any(watch.holds_back for watch in self._over())
+
+    def wind_up(self) -> None:
+        """On the reporter's thread, between two records; where it has none, on that of who waits."""
+        if self._n_over <= 0 or _core.pending_stalls():  # of the latter there may be more to tell of
+            return
+        for watch in self._over():
+            if watch.holds_back:
+                watch.wind_up()
 
     def _forget_delivered(self) -> None:
         with self.lock:
             for watch in self._over():
-                del self._by_key[watch.key]
+                if not watch.holds_back:
+                    del self._by_key[watch.key]
 
     def _forget_retired(self) -> None:
         """Those of whose records none is under way."""
@@ -172,7 +189,8 @@ class Registry:
             if _core.pending_stalls() or (self.reporter is not None and not self.reporter.idle):
                 return
             for watch in retired:
-                del self._by_key[watch.key]
+                if not watch.holds_back:
+                    del self._by_key[watch.key]
 
     def leave_alone(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Somebody uninstalled its watch: install_all puts none on it again."""
@@ -193,6 +211,7 @@ class Registry:
         """On the reporter's thread, between two records. False: nothing is watched, and it must end."""
         while self._lost:
             self._lost.popleft().uninstall()
+        self.wind_up()
         if not self.unused or not self.lock.acquire(
             blocking=False
         ):  # who holds it installs, or settles for us

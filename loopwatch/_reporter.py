@@ -33,6 +33,11 @@ class Watches(Protocol):
     @property
     def unused(self) -> bool: ...
 
+    @property
+    def winding_up(self) -> bool: ...
+
+    def wind_up(self) -> None: ...
+
     def by_key(self, key: int) -> Watch | None: ...
 
     def housekeep(self, reporter: Reporter) -> bool: ...
@@ -115,13 +120,19 @@ class Reporter:
                 return False
             time.sleep(nap)
             nap = min(2 * nap, longest_nap)
-        if self._threadless or self.idle:
+        if self._threadless:
+            self._watches.wind_up()
+            return True
+        if self.idle and not self._watches.winding_up:
             return True
         with self._passed:
             fence = self._fences
             _core.stop_reporter()
             left = max(0.0, deadline - monotonic())
-            return self._passed.wait_for(lambda: self._fences != fence or self._ended, left)
+            return self._passed.wait_for(lambda: self._has_passed(fence), left)
+
+    def _has_passed(self, fence: int) -> bool:
+        return self._ended or (self._fences != fence and not self._watches.winding_up)
 
     def _run(self) -> None:
         try:
@@ -135,16 +146,15 @@ class Reporter:
     def _serve(self) -> None:
         while not self._stopping:
             record = _core.next_record(self._patience_ns())
-            if record is None:
-                with self._passed:
-                    self._fences += 1
-                    self._passed.notify_all()
-            else:
+            if record is not None:
                 self._deal_with(record)
             for call in self._watches.alarms.due():
                 quietly(call)
             if not self._stopping and not self._watches.housekeep(self):
                 break
+            with self._passed:
+                self._fences += record is None
+                self._passed.notify_all()
 
     def _patience_ns(self) -> int | None:
         """How long to wait for a record where none comes."""

@@ -40,7 +40,11 @@ else:
 
 
 class Runner(_StockRunner):
-    """asyncio.Runner with the options of install()."""
+    """asyncio.Runner, whose loop is watched from before its first task until after the last callback of closing.
+
+    `debug` and `loop_factory` are those of asyncio.Runner, the other options those of install(), without `loop`. A
+    wrong option is an error here; one that this loop cannot do, such as a `pulse`, is one when the loop is made.
+    """
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class Runner(_StockRunner):
                 raise
 
     def close(self) -> None:
-        """Close the loop, then wait (2 s at most) until its stalls are delivered."""
+        """As asyncio.Runner does; then wait, 2 seconds at most, until the stalls are delivered."""
         try:
             super().close()
         finally:
@@ -86,7 +90,12 @@ def run(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **options: Unpack[Options],
 ) -> T:
-    """asyncio.run with the options of install()."""
+    """asyncio.run, watched from before the first task until after the last callback of closing.
+
+    `debug` and `loop_factory` are those of asyncio.run, the other options those of install(), without `loop`. The
+    answer is that of `main`, and what it raises comes out. Waits at its end, 2 seconds at most, until the stalls are
+    delivered. RuntimeError where a loop runs in this thread.
+    """
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("loopwatch.run() cannot be called from a running event loop")
     check_names("run", dict(options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import textwrap
 import threading
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopwatch._build import source_lines
 from loopwatch._culprit import blamed_frame, function_of
-from loopwatch._log import log_report
+from loopwatch._failures import quietly
+from loopwatch._limit import HeldBack, Limiter
+from loopwatch._log import in_the_last, log_report
 from loopwatch._options import Logger
 from loopwatch._pool import ExecutorState
 from loopwatch._stall import Frame, ThreadInfo, no_source
-from loopwatch._text import WIDTH, place, printable, seconds, stack_lines
+from loopwatch._text import WIDTH, counted, place, printable, seconds, stack_lines
 from loopwatch._workers import WORKERS_MAX
 
 if TYPE_CHECKING:
@@ -124,13 +127,42 @@ def build_saturation(
     )
 
 
-def log_saturation(logger: Logger, saturation: Saturation, held_back: int) -> None:
-    """WARNING; `held_back`: how many were not logged since the last one of this executor."""
-    message = saturation.summary
-    if held_back:
-        message += f" (and {held_back} more reports since the last such record)"
+class SaturationLog:
+    """Of one watch, with a limit for each executor; on the reporter's thread."""
+
+    def __init__(self, logger: Logger, every: float, counters: Counter[str]) -> None:
+        self._logger, self._counters = logger, counters
+        self.limiter: Limiter[Saturation] = Limiter(every, self._tell_sum)
+
+    def take(self, saturation: Saturation) -> None:
+        name = saturation.state.name
+        if self.limiter.ask(name, saturation.waited):
+            self._write(saturation, saturation.summary)
+        else:
+            self.limiter.hold_back(name, saturation, saturation.waited)
+
+    def _tell_sum(self, held_back: HeldBack[Saturation]) -> None:
+        self._write(held_back.worst, held_back_summary(held_back))
+
+    def _write(self, saturation: Saturation, message: str) -> None:
+        problem = quietly(functools.partial(log_saturation, self._logger, saturation, message))
+        self._counters["log_errors"] += problem is not None
+
+
+def log_saturation(logger: Logger, saturation: Saturation, message: str) -> None:
+    """WARNING"""
     report = {"saturation": saturation}
     log_report(logger, logging.WARNING, message, saturation.culprit, report, saturation.format)
+
+
+def held_back_summary(held_back: HeldBack[Saturation]) -> str:
+    """2 more reports of executor 'io' in the last 60 s were held back: a call had waited for up to 1.25 s"""
+    worst = held_back.worst
+    where = f", most workers in {place(worst.culprit)}" if worst.culprit else ""
+    return printable(
+        f"{counted(held_back.count, 'more report')} of executor {worst.state.name!r} being full "
+        f"{in_the_last(held_back)}: a call had waited for {seconds(worst.waited)} at most{where}"
+    )
 
 
 def busiest(workers: Sequence[ThreadInfo], own: tuple[str, ...]) -> Frame | None:

@@ -12,9 +12,9 @@ from loopwatch import _core
 from loopwatch._build import Context, build_stall
 from loopwatch._callbacks import Callbacks
 from loopwatch._capture import Captured, HasTurn, capture
-from loopwatch._failures import Failures, Redaction, quietly
-from loopwatch._log import LogLimiter, log_stall
-from loopwatch._options import Ignore, Logger, Settings
+from loopwatch._failures import Failures, Redaction
+from loopwatch._log import StallLog
+from loopwatch._options import Ignore, Settings
 from loopwatch._outlets import outlets
 from loopwatch._paths import is_main, module_name
 from loopwatch._requests import Requests
@@ -37,7 +37,6 @@ class Sinks:
         self._slot, self._settings, self._find_loop = slot, settings, find_loop
         given = (settings.on_stall,) if settings.on_stall else ()
         self.callbacks: Callbacks[Stall] = Callbacks("stall callback", *given)
-        self._limiter = LogLimiter(settings.log_every)
         self._captured: collections.deque[Captured] = collections.deque(maxlen=CAPTURED_MAX)
         self.history: collections.deque[Stall] = collections.deque(maxlen=HISTORY)
         self.totals = StallCounts()
@@ -47,16 +46,27 @@ class Sinks:
         self.failures = Failures(settings.log, self.counters)
         self.redact = Redaction(settings.redact, self.failures)
         self.requests = Requests(self.redact, self.counters, self.failures.note)
+        self._log = self._new_log()
+
+    def _new_log(self) -> StallLog | None:
+        logger = self._settings.log
+        return None if logger is None else StallLog(logger, self._settings.log_every, self.counters)
 
     def renew(self) -> None:
-        """In a forked child: the reporter may have held a lock; what it captured is not of here."""
+        """In a forked child: the reporter may have held a lock; what it captured or held back is not of here."""
         self._captured.clear()
+        self._log = self._new_log()
         self.callbacks.renew()
         self.failures.renew()
         self.totals.renew()
         self.requests.renew()
 
     # --- any thread ---
+
+    @property
+    def holds_back(self) -> bool:
+        """The log has yet to tell of stalls."""
+        return self._log is not None and self._log.limiter.holds_back
 
     def build(self, record: Record) -> Stall:
         """The Stall of a record, redacted."""
@@ -90,22 +100,20 @@ class Sinks:
             self.history.append(stall)
             self.totals.add(stall.verdict, record["end_ns"] - record["begin_ns"], record["end_ns"])
             self.requests.note(record, stall)
-        if self._settings.log is not None and unclaimed:
-            self._log(self._settings.log, stall)
+        if self._log is not None and unclaimed:
+            self._log.take(stall)
             _core.delivered(token)
         self.callbacks.call(stall, self.failures)
         outlets.tell(stall)
 
+    def wind_up(self) -> None:
+        """The watch is over."""
+        if self._log is not None:
+            self._log.limiter.tell_all()
+
     def _debugged(self, record: Record) -> bool:
         """Where the watchdog reads frames itself, it sees that itself."""
         return any(look.debugger for look in self._captured if look.turn == record["turn"])
-
-    def _log(self, logger: Logger, stall: Stall) -> None:
-        held_back = self._limiter.admit(stall)
-        if held_back is None:
-            self.counters["stalls_suppressed"] += not stall.ongoing
-        elif quietly(lambda: log_stall(logger, stall, held_back)):
-            self.counters["log_errors"] += 1
 
     def _ignored(self, stall: Stall) -> bool:
         return any(self._matches(entry, stall) for entry in self._settings.ignore)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopwatch import _core, _page
 from loopwatch._clock import monotonic_ns, wall, wall_ns
-from loopwatch._files import identity
+from loopwatch._files import identity, named_by
 from loopwatch._outlets import Outlet, outlets
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class StatusPage:
             return
         asked = "" if where is True else str(Path(os.fsdecode(where)).absolute())
         if not self._holders:
-            self._make(Path(asked) if asked else _default_place(), own_name=bool(asked))
+            with named_by("status"):
+                self._make(Path(asked) if asked else _default_place(), own_name=bool(asked))
             self._asked = asked
             self._notes = ExecutorNotes()
             outlets.add(self._notes)

@@ -47,7 +47,11 @@ _COUNTERS: Final = (
 
 
 class Watch:
-    """A loop that is watched until uninstall() or until it is closed, whether or not this object is kept."""
+    """A loop that is watched until uninstall() or until it is closed, whether or not this object is kept.
+
+    install() makes it. As a context manager it uninstalls at the end. Everything can be called from any thread,
+    unless it says otherwise; times are in seconds.
+    """
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class Watch:
 
     @property
     def threshold(self) -> float:
+        """A turn of at least so many seconds is a stall. Can be set, from 0.001 to 3600; else TypeError, ValueError."""
         return self._slot.threshold_ns / 1e9
 
     @threshold.setter
@@ -134,26 +139,28 @@ class Watch:
 
     @property
     def current(self) -> Stall | None:
-        """The stall that goes on, or None."""
+        """The stall that goes on, or None. None also where the watchdog does not answer within half a second."""
         record = self._slot.current(_CURRENT_NS) if self._installed else None
         return self.sinks.build(record) if record is not None else None
 
     @property
     def stalls(self) -> tuple[Stall, ...]:
-        """The last 256 that have ended, oldest first."""
+        """The last 256 that have ended, oldest first. Those that were ignored or exempt are not among them."""
         return tuple(self.sinks.history.copy())
 
     @property
     def lag(self) -> Lag:
-        """How long the turns took, from the install until now."""
+        """How long the turns took, from the install until now. A later one minus this one is the time in between."""
         return self.history.lag
 
     def window(self, seconds: float = 60.0) -> Window:
-        """The same of the last `seconds`, 300 at most, or of somewhat more: `Window.seconds` says what it covers."""
+        """The lag of the last `seconds`, more than 0 and 300 at most, or of somewhat more: `Window.seconds` says what
+        it covers. A turn that goes on counts as if it had just ended. TypeError, ValueError for other seconds."""
         return self.history.window(seconds)
 
     def cells(self, seconds: int = 3600) -> tuple[Cell, ...]:
-        """The last `seconds`, 3600 at most, one by one, oldest first; the one that goes on is the last."""
+        """The last `seconds` one by one, oldest first; the one that goes on is the last. A whole number from 1 to 3600,
+        else TypeError, ValueError."""
         return self.history.cells(seconds)
 
     @property
@@ -184,7 +191,8 @@ class Watch:
         return self.profiler.read(slow=True)
 
     def stats(self) -> dict[str, int | float]:
-        """Loopwatch's own counters; times in seconds."""
+        """Loopwatch's own counters, by name: of this loop, and of the watchdog that all loops share. Times are in
+        seconds."""
         counters = dict.fromkeys(_COUNTERS, 0) | self._slot.counters()
         for name, count in self.sinks.counters.items():
             counters[name] = counters.get(name, 0) + count
@@ -193,7 +201,10 @@ class Watch:
     # --- what to do ---
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until every stall that has ended is reported. False: it took longer."""
+        """Wait until every stall that has ended is reported, `timeout` seconds at most. False: it took longer.
+
+        RuntimeError on the watched loop's thread while it runs, and in a stall callback: it would wait for itself.
+        TypeError, ValueError for a timeout that is not seconds from 0 to 1e9."""
         timeout = check_timeout(timeout)
         if (loop := self.loop) is not None and asyncio._get_running_loop() is loop:
             raise RuntimeError(
@@ -207,13 +218,18 @@ class Watch:
         return reporter.drain(timeout)
 
     def exempt(self, reason: str) -> Exempt:
-        """In the turn that goes on a stall is counted (`stalls_exempt`), not reported."""
+        """A context manager: a stall of the turn in which it is entered is counted (`stalls_exempt`), not reported.
+
+        `reason` says why, to who reads the program. It ends with the turn: held across an `await` it is a
+        RuntimeWarning. RuntimeError where it is entered on another thread than that of the running loop, TypeError for
+        a reason that is no str."""
         if not isinstance(reason, str):
             raise TypeError(f"reason must be a str, not {reason!r}")
         return Exempt(self._find_loop, self._slot, reason)
 
     def add_stall_callback(self, callback: StallCallback, /) -> None:
-        """Call it with every stall, on the reporter's thread. Added twice, it is called twice."""
+        """Call it with every stall, on loopwatch's own thread, as `on_stall`: it may raise, which is logged once for
+        each type, and counted. Added twice, it is called twice. TypeError for what cannot be called."""
         self.sinks.callbacks.add(check_callback("callback", callback))
 
     def remove_stall_callback(self, callback: StallCallback, /) -> int:
@@ -227,8 +243,9 @@ class Watch:
         return self.pools.executor(pool, name)
 
     def add_saturation_callback(self, callback: SaturationCallback, /) -> None:
-        """Call it, on the reporter's thread, where a call has waited for a worker for longer than the
-        threshold, and again at each tenfold wait. It may raise, as a stall callback may."""
+        """Call it with a Saturation, on loopwatch's own thread, where a call has waited for a worker for longer than
+        the threshold, and again at each tenfold wait. It may raise, as a stall callback may. TypeError for what cannot
+        be called."""
         self.pools.callbacks.add(check_callback("callback", callback, "Saturation"))
 
     def remove_saturation_callback(self, callback: SaturationCallback, /) -> int:
@@ -237,6 +254,16 @@ class Watch:
 
     # --- its end ---
 
+    @property
+    def holds_back(self) -> bool:
+        """Its log has yet to tell of reports that were held back."""
+        return self.sinks.holds_back or self.pools.holds_back
+
+    def wind_up(self) -> None:
+        """On the reporter's thread, once it is over and all is delivered: tell what was held back."""
+        self.sinks.wind_up()
+        self.pools.wind_up()
+
     def renew(self) -> None:
         """In a forked child, which inherited it."""
         self.sinks.renew()
@@ -244,7 +271,8 @@ class Watch:
         self.profiler.renew()
 
     def uninstall(self) -> None:
-        """Take loopwatch off the loop; wait (2 s at most) until stalls that have ended are delivered."""
+        """Take loopwatch off the loop, and wait, 2 seconds at most, until the stalls that have ended are delivered.
+        Idempotent, from any thread, also after the loop closed."""
         if self.detach():
             registry().leave_alone(self.loop)
             registry().settle(DELIVERY_SECONDS)

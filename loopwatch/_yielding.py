@@ -12,8 +12,12 @@ T = TypeVar("T")
 
 
 def paced(items: Iterable[T] | AsyncIterable[T], budget: float = 0.002) -> AsyncIterator[T]:
-    """`async for item in paced(items)`: the others get a turn between two items, once they have waited for
-    `budget` seconds. Left early, it leaves the items where they are: closing them is up to who made them."""
+    """`async for item in paced(items)`: as `items`, with a checkpoint() before each, so that the loop's other tasks get
+    their turns once they have waited for `budget` seconds.
+
+    `budget` is from 0 (a turn before each item) to 1e9. What the items raise comes out; a cancellation comes before
+    an item is taken. Left early, it leaves the items where they are: closing them is up to who made them. TypeError
+    for what cannot be iterated, TypeError or ValueError for a wrong budget."""
     budget = check_budget(budget)
     if isinstance(items, AsyncIterable):
         return _Paced(items, budget)

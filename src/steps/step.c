@@ -163,7 +163,12 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot type_slots[] = {
-    {Py_tp_doc, "A named step inside a callback: its seconds appear in the steps of a stall."},
+    {Py_tp_doc,
+     "Step(name)\n--\n\n"
+     "A context manager that names a step inside a callback: its seconds are in Stall.steps\n"
+     "of a stall that it is part of. To be entered and left on the loop's thread; where no\n"
+     "watched loop runs it does nothing. A process has 255 names of at most 200 bytes,\n"
+     "further ones are \"other\". TypeError for a name that is not a str, or empty."},
     {Py_tp_new, step_new},
     {Py_tp_repr, step_repr},
     {Py_tp_methods, methods},

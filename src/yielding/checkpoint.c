@@ -142,7 +142,9 @@ make_checkpoint(PyObject *module, PyObject *const *args, Py_ssize_t n_positional
 static PyMethodDef functions[] = {
     {"checkpoint", (PyCFunction)(void (*)(void))make_checkpoint, METH_FASTCALL | METH_KEYWORDS,
      "checkpoint($module, /, budget=0.002)\n--\n\n"
-     "Await it: the others get a turn, once they have waited for `budget` seconds."},
+     "Await it in long work: the loop's other tasks get their turns, where the turn has been\n"
+     "busy for `budget` seconds (0 to 1e9); else it ends at once. A task that was cancelled\n"
+     "meanwhile gets its CancelledError here. TypeError, ValueError for a wrong budget."},
     {NULL, NULL, 0, NULL},
 };
 

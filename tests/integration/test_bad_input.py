@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import decimal
+import errno
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -233,6 +235,26 @@ def test_switched_off_bad_input_is_still_refused() -> None:
     """What is wrong in production is wrong on the developer's machine too."""
     source = INSTALL.replace("loopwatch.install()", "loopwatch.install(threshold='x')")
     assert run_program(source, env={"LOOPWATCH": "0"}).check()["error"] == "TypeError"
+
+
+@pytest.mark.parametrize("option", ["dump_to", "status"])
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [("nothing/here", FileNotFoundError), ("file/here", NotADirectoryError)],
+)
+def test_a_path_that_cannot_be_opened_is_named_by_its_option(
+    tmp_path: Path, option: str, path: str, error: type[OSError]
+) -> None:
+    (tmp_path / "file").touch()
+    loop = asyncio.SelectorEventLoop()
+    try:
+        with pytest.raises(error, match=option) as caught:
+            loopwatch.install(loop, **{**quiet(), option: tmp_path / path})
+        assert caught.value.errno in (errno.ENOENT, errno.ENOTDIR)
+        assert str(caught.value.filename).startswith(str(tmp_path / path).rpartition("/")[0])
+        assert left_on(loop) == []
+    finally:
+        loop.close()
 
 
 @pytest.mark.parametrize(

@@ -211,10 +211,11 @@ def test_an_adapter(kept: list[logging.LogRecord]) -> None:
     assert record.stall.culprit.qualname == "block"  # type: ignore[attr-defined]
 
 
-def test_one_record_for_many_of_a_kind(kept: list[logging.LogRecord]) -> None:
+def test_one_record_for_many_of_a_kind_and_one_for_the_rest(kept: list[logging.LogRecord]) -> None:
     seen: list[loopwatch.Stall] = []
     watch = run_blocked(4, log=True, on_stall=seen.append)
-    assert len(kept) == 1
+    assert len(kept) == 2
+    assert kept[1].getMessage().startswith("3 more stalls in block (scenario.py) in the last ")
     assert len(seen) == 4, "the limit is for the log only"
     assert watch.stats()["stalls_suppressed"] == 3
 

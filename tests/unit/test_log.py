@@ -1,73 +1,72 @@
 """Log records, and how many of them there are."""
 
+import collections
 import logging
 
 import pytest
 from records import APP, stall
 
-from loopwatch._log import KINDS_MAX, LogLimiter, log_stall
+from loopwatch._limit import HeldBack
+from loopwatch._log import StallLog, held_back_summary, log_held_back, log_stall
 
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+LOGGER = logging.getLogger("test-log")
 
 
 @pytest.fixture
-def clock():
-    return Clock()
+def log():
+    return StallLog(LOGGER, 60.0, collections.Counter())
 
 
-@pytest.fixture
-def limiter(clock):
-    return LogLimiter(60.0, clock)
+def ids(caplog):
+    return [(record.stall.id, record.stall.ongoing) for record in caplog.records]
 
 
-def test_first_at_once_then_one_a_minute_that_counts_the_rest(limiter, clock):
-    assert limiter.admit(stall(id=1)) == (0, 0.0)
-    for n in range(5):
-        clock.now += 10
-        assert limiter.admit(stall(id=2 + n, duration=0.5)) is None
-    clock.now += 10
-    assert limiter.admit(stall(id=9)) == (5, 2.5)
-    clock.now += 60
-    assert limiter.admit(stall(id=10)) == (0, 0.0)
+def test_a_hang_that_was_logged_is_logged_when_it_ends(log, caplog):
+    log.take(stall(id=1, ongoing=True, duration=1.0, fingerprint="early"))
+    log.take(stall(id=1, ongoing=True, duration=1.1, fingerprint="early"))
+    log.take(stall(id=1, duration=1.2, fingerprint="late"))
+    log.take(stall(id=2, duration=1.0, fingerprint="early"))
+    log.take(stall(id=3, duration=1.0, fingerprint="late"))
+    assert ids(caplog) == [(1, True), (1, True), (1, False)]
 
 
-def test_each_kind_has_its_own_limit(limiter):
-    assert limiter.admit(stall(id=1, fingerprint="a")) is not None
-    assert limiter.admit(stall(id=2, fingerprint="b")) is not None
-    assert limiter.admit(stall(id=3, fingerprint="a")) is None
+def test_a_hang_is_told_once_it_is_much_worse_and_counts_once(log, caplog):
+    log.take(stall(id=1, duration=1.0))
+    for duration in (1.0, 2.0):
+        log.take(stall(id=2, ongoing=True, duration=duration))
+    assert ids(caplog) == [(1, False)]
+    log.take(stall(id=2, ongoing=True, duration=10.0))
+    log.take(stall(id=2, duration=12.0))
+    assert ids(caplog) == [(1, False), (2, True), (2, False)]
+    assert not log.limiter.holds_back
 
 
-def test_a_hang_that_was_logged_is_logged_when_it_ends(limiter):
-    assert limiter.admit(stall(id=1, ongoing=True, fingerprint="early")) is not None
-    assert limiter.admit(stall(id=1, ongoing=True, fingerprint="early")) is not None
-    assert limiter.admit(stall(id=1, fingerprint="late")) is not None
-    assert limiter.admit(stall(id=2, fingerprint="early")) is None
+def test_a_hang_that_ends_before_it_is_much_worse_is_held_back_once(caplog):
+    counters = collections.Counter()
+    log = StallLog(LOGGER, 60.0, counters)
+    log.take(stall(id=1, duration=1.0))
+    log.take(stall(id=2, ongoing=True, duration=1.0))
+    log.take(stall(id=2, duration=1.5))
+    log.limiter.tell_all()
+    assert ids(caplog) == [(1, False), (2, False)]
+    assert caplog.records[1].getMessage().startswith("1 more stall in load (orders.py)")
+    assert counters["stalls_suppressed"] == 1
 
 
-def test_a_hang_that_was_held_back_stays_so_and_counts_once(limiter, clock):
-    limiter.admit(stall(id=1))
-    assert limiter.admit(stall(id=2, ongoing=True, duration=1.0)) is None
-    assert limiter.admit(stall(id=2, ongoing=True, duration=10.0)) is None
-    assert limiter.admit(stall(id=2, duration=12.0)) is None
-    clock.now += 60
-    assert limiter.admit(stall(id=3)) == (1, 12.0)
+def test_a_handler_that_raises_is_counted():
+    class Broken(logging.Handler):
+        def emit(self, _record):
+            raise SystemExit
 
-
-def test_memory_is_bounded(limiter):
-    for n in range(KINDS_MAX + 10):
-        limiter.admit(stall(id=n + 1, fingerprint=str(n)))
-    assert len(limiter._kinds) == KINDS_MAX
-    assert limiter.admit(stall(id=99_999, fingerprint="0")) is not None
-
-
-def test_zero_means_no_limit(clock):
-    limiter = LogLimiter(0.0, clock)
-    assert limiter.admit(stall(id=1)) == limiter.admit(stall(id=2)) == (0, 0.0)
+    logger = logging.Logger("broken")
+    logger.addHandler(Broken())
+    counters = collections.Counter()
+    log = StallLog(logger, 60.0, counters)
+    log.take(stall(id=1))
+    log.take(stall(id=2))
+    log.limiter.tell_all()
+    assert counters["log_errors"] == 2
+    assert not log.limiter.holds_back
 
 
 # --- the record ---
@@ -90,9 +89,25 @@ def test_a_hang_is_an_error(caplog):
     assert caplog.records[0].levelno == logging.ERROR
 
 
-def test_what_was_held_back_is_said(caplog):
-    log_stall(logging.getLogger("test-log"), stall(), (5, 2.5))
-    assert caplog.records[0].getMessage().endswith("(and 5 more since the last such record, 2.50 s in all)")
+def test_what_was_held_back_is_a_record_of_the_worst(caplog):
+    worst = stall(duration=0.9)
+    log_held_back(LOGGER, HeldBack(4, 1.3, worst, 0.9, 60.0))
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == (
+        "4 more stalls in load (orders.py) in the last 60 s were held back: "
+        f"1.30 s in all, the worst 900 ms at orders.py:20 ({worst.verdict})"
+    )
+    assert record.stall is worst
+    assert record.stack_info == worst.format()
+    assert (record.pathname, record.lineno, record.funcName) == (APP, 20, "load")
+
+
+def test_one_that_was_held_back_by_nobody():
+    worst = stall(duration=0.9, culprit=None)
+    assert held_back_summary(HeldBack(1, 0.9, worst, 0.9, 1.25)) == (
+        f"1 more stall in the last 1.25 s was held back: 900 ms ({worst.verdict})"
+    )
 
 
 def test_percent_signs_are_text(caplog):

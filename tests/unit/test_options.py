@@ -240,3 +240,10 @@ DEFAULTS = {
 def test_a_path_with_a_null_character_is_an_os_error(name, path):
     with pytest.raises(OSError, match=name):
         settings(**{name: path})
+
+
+def test_help_explains_each_option():
+    first_words = {
+        line.split(maxsplit=1)[0] for line in inspect.getdoc(loopwatch.install).splitlines() if line
+    }
+    assert inspect.signature(loopwatch.install).parameters.keys() <= first_words

@@ -30,7 +30,7 @@ class Watch:
 class Watches:
     """A registry of one watch."""
 
-    unused = False
+    unused = winding_up = False
 
     def __init__(self, watch):
         self.watch = watch
@@ -40,7 +40,11 @@ class Watches:
         return self.watch if key == 1 else None
 
     def housekeep(self, _):
+        self.wind_up()
         return True
+
+    def wind_up(self):
+        self.winding_up = False
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +110,16 @@ def test_drain_gives_up(core, start):
     assert time.monotonic() - began < 10
     gate.set()
     assert reporter.drain(5)
+
+
+def test_drain_waits_for_what_the_log_held_back(core, start):
+    """Also where every record is dealt with, and the reporter has nothing to wake for."""
+    reporter = start(Watch())
+    core.put(record())
+    assert reporter.drain(5)
+    reporter._watches.winding_up = True
+    assert reporter.drain(5)
+    assert not reporter._watches.winding_up
 
 
 def test_stop_does_not_wait_for_a_stuck_sink_for_ever(core):

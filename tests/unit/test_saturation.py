@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import logging
+import re
+from collections import Counter
 
 import pytest
 
 from loopwatch import ExecutorState, Frame, Saturation, ThreadInfo
 from loopwatch._executors import Executor
-from loopwatch._saturation import busiest, log_saturation
+from loopwatch._saturation import SaturationLog, busiest, log_saturation
 
 STATE = ExecutorState("io", 4, 4, 4, 28, 1.25, 3.5, 40, 8)
 BOOT = Frame("/usr/lib/python3.11/threading.py", 1002, "Thread._bootstrap")
@@ -100,13 +102,26 @@ def test_where_most_workers_are():
 
 def test_log_record(caplog):
     made = saturation()
+    logger = logging.getLogger("full")
     with caplog.at_level(logging.WARNING):
-        log_saturation(logging.getLogger("full"), made, 0)
-        log_saturation(logging.getLogger("full"), made, 3)
-        logging.getLogger("full").setLevel(logging.ERROR)
-        log_saturation(logging.getLogger("full"), made, 0)
-    logging.getLogger("full").setLevel(logging.NOTSET)
-    first, second = caplog.records
-    assert (first.getMessage(), first.saturation, first.stack_info) == (made.summary, made, made.format())
-    assert (first.pathname, first.lineno, first.funcName) == (FETCH.filename, 12, "fetch")
-    assert second.getMessage() == f"{made.summary} (and 3 more reports since the last such record)"
+        log_saturation(logger, made, made.summary)
+        logger.setLevel(logging.ERROR)
+        log_saturation(logger, made, made.summary)
+    logger.setLevel(logging.NOTSET)
+    (record,) = caplog.records
+    assert (record.getMessage(), record.saturation, record.stack_info) == (made.summary, made, made.format())
+    assert (record.pathname, record.lineno, record.funcName) == (FETCH.filename, 12, "fetch")
+
+
+def test_one_executor_is_logged_at_once_and_what_was_held_back_in_a_sum(caplog):
+    log = SaturationLog(logging.getLogger("full"), 60.0, Counter())
+    reports = [saturation(waited=waited) for waited in (1.25, 1.5, 1.4, 3.75)]
+    for report in reports:
+        log.take(report)
+    log.limiter.tell_all()
+    assert [record.saturation for record in caplog.records] == [reports[0], reports[3], reports[1]]
+    assert re.fullmatch(
+        r"2 more reports of executor 'io' being full in the last .* were held back: "
+        r"a call had waited for 1\.50 s at most, most workers in fetch \(client\.py:12\)",
+        caplog.records[2].getMessage(),
+    )

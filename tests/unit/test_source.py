@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from loopwatch._source import SourceCache
+from loopwatch._source import PIECE_BYTES, SourceCache
 from loopwatch._stall import Frame
 
 
@@ -61,6 +61,36 @@ def test_bounded_number_and_size(tmp_path):
     big = tmp_path / "big.py"
     big.write_text("x = 1\n" * 100)
     assert cache.line(str(big), 1) == ""
+
+
+def test_a_file_of_many_pieces(tmp_path):
+    """Lines as Python counts them: a form feed ends none."""
+    path = tmp_path / "large.py"
+    lines = [f"x{n} = '{'é' * (n % 90)}'" for n in range(9000)] + [
+        "y = 1\x0c",
+        "z = 2  # the last, without an end",
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert path.stat().st_size > 5 * PIECE_BYTES
+    cache = SourceCache()
+    assert [cache.line(str(path), n) for n in range(len(lines) + 2)] == ["", *map(str.strip, lines), ""]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_other_ends_of_lines(tmp_path, end):
+    path = tmp_path / "other.py"
+    path.write_bytes(end.join(f"x{n} = {n}" for n in range(20_000)).encode())
+    cache = SourceCache()
+    assert [cache.line(str(path), n) for n in (1, 2, 19_999, 20_000, 20_001)] == [
+        "x0 = 0", "x1 = 1", "x19998 = 19998", "x19999 = 19999", "",
+    ]  # fmt: skip
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_line(tmp_path):
+    path = tmp_path / "marked.py"
+    path.write_text("x = 1\ny = 2\n", encoding="utf-8-sig")
+    cache = SourceCache()
+    assert [cache.line(str(path), n) for n in (1, 2)] == ["x = 1", "y = 2"]
 
 
 def test_pipes_and_devices_are_not_read(tmp_path):

@@ -72,6 +72,10 @@ def test_a_window_is_a_lag_that_says_what_it_covers() -> None:
     assert said["quantiles"].keys() == said["waiting"].keys()
 
 
+def test_repr_says_that_it_is_a_window() -> None:
+    assert repr(window()).startswith("<Window turns=2 utilization=0.500 ")
+
+
 def test_windows_cannot_be_subtracted() -> None:
     with pytest.raises(TypeError, match="interval already"):
         window() - window()
