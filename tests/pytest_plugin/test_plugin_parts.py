@@ -11,9 +11,9 @@ import pytest
 
 from loopwatch import Frame, Sample, Stall, ThreadInfo, Verdict
 from loopwatch.pytest.cost import cost_of
+from loopwatch.pytest.offence import shown_frames
 from loopwatch.pytest.places import Places
 from loopwatch.pytest.report import Summary
-from loopwatch.pytest.traceback import shown_frames
 from pytest_loopwatch import parse_mode, parse_time
 
 TEST = Frame("/srv/app/test_it.py", 3, "test_it")
