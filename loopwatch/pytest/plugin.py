@@ -81,7 +81,7 @@ class Plugin:
             **self._hang_options(),
         }
         try:
-            self._layer = watch_all(options, origin=ORIGIN, on_watch=self._on_watch)
+            self._layer = watch_all(options, origin=ORIGIN, on_watch=self._on_watch, brief=True)
         except RuntimeError as problem:
             raise pytest.UsageError(f"--loopwatch: {problem}") from None
 
