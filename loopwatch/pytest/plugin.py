@@ -196,13 +196,13 @@ class Plugin:
         if self._mode == "report":
             return
         problems: list[LoopBlocked | LoopwatchWarning] = []
-        if not delivered:
-            message = f"{item.nodeid}: stalls of its {when} were not delivered in time, and fail nothing"
-            problems += _warn(LoopwatchWarning(message), *_line_of(item))
         if self._mode == "warn":
             problems += _warn_of(item, offences)
         elif offences:
             problems.append(LoopBlocked(offences))
+        if not delivered:
+            message = f"{item.nodeid}: stalls of its {when} were not delivered in time, and fail nothing"
+            problems += _warn(LoopwatchWarning(message), *_line_of(item))
         for problem in problems:
             if not failed:
                 raise problem
