@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from loopwatch._files import identity
 from loopwatch._stall import Stall
 
 
@@ -16,6 +17,7 @@ class Terminal:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        self._identity = identity(os.fstat(descriptor))
 
     @classmethod
     def of_this_process(cls) -> Terminal | None:
@@ -30,11 +32,17 @@ class Terminal:
     def write(self, text: str) -> None:
         left = text.encode(errors="backslashreplace")
         with contextlib.suppress(OSError):
-            while left:
+            while left and self._is_ours():
                 left = left[os.write(self.descriptor, left) :]
 
     def close(self) -> None:
-        os.close(self.descriptor)
+        with contextlib.suppress(OSError):
+            if self._is_ours():
+                os.close(self.descriptor)
+
+    def _is_ours(self) -> bool:
+        """False where a test has closed all descriptors: the number may be another file's by now."""
+        return identity(os.fstat(self.descriptor)) == self._identity
 
 
 class HangLog(logging.Logger):

@@ -162,3 +162,25 @@ def test_from_the_workers_of_xdist(suite: Suite) -> None:
     ran = suite.watched(SOON, "--loopwatch-mode=report", "-n", "1")
     assert ran.outcomes == {"test_it": "PASSED"}
     assert ran.text.count("loopwatch: test_it.py::test_it hangs\n") == 1
+
+
+def test_after_a_test_that_closes_descriptors(suite: Suite) -> None:
+    """The next loop is watched as ever, and nothing is written to what has the number now."""
+    write(
+        suite,
+        """
+        import os
+
+        def test_closes():
+            os.closerange(3, 200)
+
+        async def test_blocks(tmp_path):
+            files = [(tmp_path / str(number)).open("w") for number in range(20)]
+            deadlock(1.0)
+            assert not any(os.fstat(file.fileno()).st_size for file in files)
+        """,
+    )
+    ran = suite.watched(SOON, "-s")
+    assert ran.outcomes == {"test_closes": "PASSED", "test_blocks": "FAILED"}, ran.text
+    assert "LoopBlocked" in ran.text
+    assert "AssertionError" not in ran.text
