@@ -122,7 +122,7 @@ def build_stall(record: Record, context: Context) -> Stall:
         overdue=record["overdue"],
         source=source_lines(shown, context.redact),
     )
-    return dataclasses.replace(stall, hint=hint(stall, _expression(frames)))
+    return dataclasses.replace(stall, hint=hint(stall, expression_of(frames)))
 
 
 def with_somebody_to_blame(looks: Sequence[Look]) -> list[int]:
@@ -282,6 +282,6 @@ def source_lines(frames: Iterable[Frame], redact: Callable[[str], str]) -> dict[
     return {place: redact(line) for place, line in lines if line}
 
 
-def _expression(frames: Sequence[Frame]) -> str:
+def expression_of(frames: Sequence[Frame]) -> str:
     """What the innermost frame was executing; it is looked at for the hint and goes no further."""
     return source_cache.expression(frames[-1]) if frames else ""

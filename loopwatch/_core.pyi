@@ -137,9 +137,10 @@ class Slot:
     def threshold_ns(self, value: int) -> None: ...
     @property
     def hang_after_ns(self) -> int | None: ...
-    def start(self, quietly: bool = False, /) -> None:
+    def start(self, quietly: bool = False, dump_stays: bool = False, /) -> None:
         """The watchdog (started where it does not run) looks at this loop from now on. RuntimeError: no thread.
-        `quietly`: on the loop's thread, in its run, before here(), which wakes the watchdog."""
+        `quietly`: on the loop's thread, in its run, before here(), which wakes the watchdog. `dump_stays`: the
+        descriptor stays open as long as the slot is there, so that the watchdog may duplicate it later."""
     def here(self) -> None:
         """On the loop's own thread, inside a callback: the loop runs and is busy since now."""
     def retire(self, timeout_ns: int | None) -> bool:

@@ -61,4 +61,7 @@ def _identity(dump_to: DumpTo) -> tuple[int, int] | None:
     """Tells files apart that a descriptor of the program's may stand for, one after the other."""
     if not isinstance(dump_to, int) or isinstance(dump_to, bool):
         return None
-    return identity(os.fstat(dump_to))
+    try:
+        return identity(os.fstat(dump_to))
+    except OSError:  # closed since it was given: a loop that comes later is watched all the same
+        return None

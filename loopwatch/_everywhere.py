@@ -76,13 +76,17 @@ _stock_set_running_loop: Callable[[Any], None] | None = None
 
 
 def watch_all(
-    options: Options, *, origin: str, on_watch: Callable[[Watch], object] | None = None
+    options: Options,
+    *,
+    origin: str,
+    on_watch: Callable[[Watch], object] | None = None,
+    brief: bool = False,
 ) -> Layer | None:
     """Watch every loop for a tool that names itself by `origin`; RuntimeError where it does already. `options`: as
     install() takes them. `on_watch` gets each new Watch, on the thread of its loop or on this one, before the loop
-    goes on. None under LOOPWATCH=0."""
+    goes on. `brief`: as in Settings. None under LOOPWATCH=0."""
     global _layers
-    settings = make_settings(origin, {**options})
+    settings = dataclasses.replace(make_settings(origin, {**options}), brief=brief)
     if not _env.enabled():
         return None
     _check(settings)

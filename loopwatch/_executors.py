@@ -327,7 +327,7 @@ class Executors:
 
     def shadow(self, loop: asyncio.AbstractEventLoop, put: Callable[[object, str, Any], None]) -> None:
         """Put on a loop that is not a stock one what shows its default executor from the first call on."""
-        if is_stock(loop):
+        if is_stock(loop) or self._settings.brief:
             return
         put(loop, "run_in_executor", RunInExecutor(self, loop))
         if not hasattr(loop, "_default_executor"):
@@ -336,6 +336,8 @@ class Executors:
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """The loop is watched: a stock one gets its default executor now."""
+        if self._settings.brief:
+            return
         if not self.find_default() and (pool := self._spare or make_spare(loop)) is not None:
             give(loop, pool)
             self._spare, self._lent = None, weakref.ref(pool)

@@ -213,7 +213,8 @@ class _Plan:
             with self.settings.naming("status"):
                 status_page.join(watch.key, self.settings.status)
             here.start_reporter()
-            slot.start(pulse in ("turn", "wrapped") and asyncio._get_running_loop() is self.loop)
+            quietly = pulse in ("turn", "wrapped") and asyncio._get_running_loop() is self.loop
+            slot.start(quietly, self.settings.brief)
             here.serve_page()
             hooks.begin()
             watch.pools.begin(self.loop)

@@ -91,6 +91,9 @@ class Settings:
     log_every: float = 60.0
     profile_hz: float = 20.0
     status: Status = False
+    brief: bool = False
+    """No option of install(): for a tool that watches thousands of loops for a moment each. Their default executors
+    are left alone, and nobody waits until the watchdog has duplicated `dump_to`, which the tool keeps open."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Option → the environment variable that its value is from."""
 

@@ -250,7 +250,7 @@ def _cut(line: str) -> str:
 def stack_title(stall: Stall) -> str:
     holder = stall.holder
     if holder and stall.frames == holder.frames:
-        return f"Stack of {_called(holder)}, which held the GIL (most recent call last):"
+        return f"Stack of {called(holder)}, which held the GIL (most recent call last):"
     whose = "" if stall.culprit else " of the loop's thread"
     return f"Stack{whose} (most recent call last):"
 
@@ -258,10 +258,10 @@ def stack_title(stall: Stall) -> str:
 def holder_title(stall: Stall) -> str:
     if stall.holder is None:
         return ""
-    return f"The GIL was held by {_called(stall.holder)} (most recent call last):"
+    return f"The GIL was held by {called(stall.holder)} (most recent call last):"
 
 
-def _called(thread: ThreadInfo) -> str:
+def called(thread: ThreadInfo) -> str:
     return f"thread {thread.native_thread_id if thread.name == '?' else repr(thread.name)}"
 
 
@@ -287,7 +287,7 @@ class HasSource(Protocol):
 def stack_lines(frames: Sequence[Frame], report: HasSource, truncated: int = 0) -> Iterator[str]:
     """As in a traceback, source where it is known. What started the loop, the import system and runs of one
     line are folded."""
-    outer, why = _outer(frames)
+    outer, why = outer_frames(frames)
     if outer:
         yield f"  [{counted(outer, 'frame')} that {why}]"
     last, times, machinery = None, 0, 0
@@ -314,7 +314,7 @@ def stack_lines(frames: Sequence[Frame], report: HasSource, truncated: int = 0) 
         yield f"  [{counted(machinery, 'frame')} of the import system]"
 
 
-def _outer(frames: Sequence[Frame]) -> tuple[int, str]:
+def outer_frames(frames: Sequence[Frame]) -> tuple[int, str]:
     """How many of the outermost frames say nothing of this stall, and what they did."""
     loop = len(frames) - len(inside_turn(frames))
     if loop:

@@ -94,6 +94,9 @@ class _Known(TypedDict):
     max_ns: int | None
 
 
+_NONE: Final[dict[Verdict, StallTotal]] = dict.fromkeys(Verdict, StallTotal())
+
+
 class StallCounts:
     """Finished stalls by verdict, in all and for the last minutes, and by the second in which they ended.
 
@@ -103,7 +106,7 @@ class StallCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._totals: dict[Verdict, StallTotal] = dict.fromkeys(Verdict, StallTotal())
+        self._totals = _NONE.copy()
         self._recent: collections.deque[tuple[int, dict[Verdict, tuple[int, int]]]] = collections.deque()
         self._by_second: collections.deque[tuple[int, int]] = collections.deque()
 

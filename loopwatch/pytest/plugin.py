@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import threading
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -15,13 +15,15 @@ from loopwatch._everywhere import Layer, deliver, unwatch_all, watch_all
 from loopwatch._options import Options
 from loopwatch._registry import DELIVERY_SECONDS, registry
 from loopwatch._stall import Stall
-from loopwatch._text import seconds
+from loopwatch._text import printable, seconds
 from loopwatch._watch import Watch
 from loopwatch.pytest.cost import cost_of
+from loopwatch.pytest.hangs import HangLog, Terminal
+from loopwatch.pytest.offence import Offence, by_place
 from loopwatch.pytest.options import Limit, limit_of
 from loopwatch.pytest.places import Place, Places, When
 from loopwatch.pytest.report import Summary
-from loopwatch.pytest.traceback import Offence, representation
+from loopwatch.pytest.traceback import representation
 
 T = TypeVar("T")
 
@@ -35,24 +37,33 @@ _PATIENCE_SECONDS: Final = 20.0
 class LoopBlocked(AssertionError):  # noqa: N818
     """A test blocked an event loop for longer than it may."""
 
-    def __init__(self, offences: list[Offence]) -> None:
-        super().__init__("; ".join(offence.headline for offence in offences))
+    def __init__(self, offences: Sequence[Offence]) -> None:
+        super().__init__(_headlines(offences))
         self.offences = offences
 
 
 class LoopwatchWarning(pytest.PytestWarning):
     """The same with --loopwatch-mode=warn."""
 
+    def __init__(self, message: str, offences: Sequence[Offence] = ()) -> None:
+        super().__init__(message)
+        self.offences = offences
+
+
+def _headlines(offences: Sequence[Offence]) -> str:
+    return "; ".join(offence.headline for offence in offences)
+
 
 class Plugin:
-    def __init__(self, config: pytest.Config, threshold: float, mode: str) -> None:
-        self._config, self._mode = config, mode
+    def __init__(self, config: pytest.Config, threshold: float, mode: str, hang_after: float | None) -> None:
+        self._config, self._mode, self._hang_after = config, mode, hang_after
         self._limit = self._default = Limit(threshold)
         self._places = Places()
         self._summary = Summary(config.rootpath)
         self._seen: collections.deque[Stall] = collections.deque()
         self._judged: dict[int, Place] = {}  # stalls that went on when their phase ended, by id
         self._layer: Layer | None = None
+        self._terminal: Terminal | None = None
         self._patience = _PATIENCE_SECONDS
 
     # --- the session ---
@@ -65,18 +76,29 @@ class Plugin:
             return
         options: Options = {
             "threshold": self._default.threshold,
-            "on_stall": self._seen.append,
-            "log": False,
-            "dump_to": False,
-            "hang_after": None,
+            "on_stall": self._take,
             "profile_hz": 0,
+            **self._hang_options(),
         }
         try:
-            self._layer = watch_all(options, origin=ORIGIN, on_watch=self._on_watch)
+            self._layer = watch_all(options, origin=ORIGIN, on_watch=self._on_watch, brief=True)
         except RuntimeError as problem:
             raise pytest.UsageError(f"--loopwatch: {problem}") from None
 
+    def _hang_options(self) -> Options:
+        if self._hang_after is not None:
+            self._terminal = Terminal.of_this_process()
+        if self._terminal is None:
+            return {"log": False, "dump_to": False, "hang_after": None}
+        return {
+            "log": HangLog(self._tell_hang),
+            "log_every": 0,
+            "dump_to": self._terminal.descriptor,
+            "hang_after": self._hang_after,
+        }
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._deliver()
         self._collect()
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
@@ -86,6 +108,8 @@ class Plugin:
         if self._layer is not None:
             self._layer = None
             unwatch_all(ORIGIN)
+        if self._terminal is not None:
+            self._terminal.close()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -165,19 +189,24 @@ class Plugin:
 
     def _end(self, item: pytest.Item, when: When, *, failed: bool) -> None:
         try:
-            offences = self._collect()
+            delivered = self._deliver()
+            offences = by_place(self._collect())
         finally:
             self._places.leave()
-        if not offences or self._mode == "report":
+        if self._mode == "report":
             return
+        problems: list[LoopBlocked | LoopwatchWarning] = []
         if self._mode == "warn":
-            for offence in offences:
-                _warn(offence)
-        elif failed:
-            text = "\n".join("\n".join([offence.headline, *offence.details]) for offence in offences)
-            item.add_report_section(when, "loopwatch", text)
-        else:
-            raise LoopBlocked(offences)
+            problems += _warn_of(item, offences)
+        elif offences:
+            problems.append(LoopBlocked(offences))
+        if not delivered:
+            message = f"{item.nodeid}: stalls of its {when} were not delivered in time, and fail nothing"
+            problems += _warn(LoopwatchWarning(message), *_line_of(item))
+        for problem in problems:
+            if not failed:
+                raise problem
+            item.add_report_section(when, "loopwatch", _text_of(problem))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -185,40 +214,47 @@ class Plugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         problem = call.excinfo.value if call.excinfo is not None else None
-        if isinstance(problem, LoopBlocked) and report.outcome == "failed":
+        if isinstance(problem, LoopBlocked | LoopwatchWarning) and report.outcome == "failed":
+            name = type(problem).__name__
             style = self._config.getoption("tbstyle", "auto")
-            report.longrepr = representation(problem.offences, style, self._config.invocation_params.dir)
+            here = self._config.invocation_params.dir
+            report.longrepr = (
+                representation(problem.offences, name, style, here)
+                if problem.offences
+                else f"{name}: {problem}"
+            )
         return report
 
     # --- stalls ---
 
+    def _deliver(self) -> bool:
+        """Wait for what has ended. False: it took too long."""
+        delivered = deliver(self._patience)
+        if not delivered:
+            self._patience = DELIVERY_SECONDS  # what holds it up holds up the next phases too
+        return delivered
+
     def _collect(self) -> list[Offence]:
         """Takes all that has come, and what goes on in other threads where a phase ends."""
-        if not deliver(self._patience):
-            self._patience = DELIVERY_SECONDS  # what holds it up holds up the next phases too
-            self._complain()
         stalls = [self._seen.popleft() for _ in range(len(self._seen))]
         if self._places.phase is not None:
             stalls += self._going_on()
         return [offence for stall in stalls if (offence := self._judge(stall)) is not None]
-
-    def _complain(self) -> None:
-        place = self._places.phase
-        if place is not None and self._mode != "report":
-            message = (
-                f"{place.nodeid}: stalls of its {place.when} were not delivered in time, and fail nothing"
-            )
-            warnings.warn(message, LoopwatchWarning, stacklevel=2)
 
     def _going_on(self) -> list[Stall]:
         here = threading.get_native_id()
         stalls = [watch.current for watch in registry().watches() if watch.automatic and watch.slot.running]
         return [stall for stall in stalls if stall is not None and stall.native_thread_id != here]
 
+    def _take(self, stall: Stall) -> None:
+        """On loopwatch's own thread."""
+        if not stall.ongoing:
+            self._seen.append(stall)
+
     def _judge(self, stall: Stall) -> Offence | None:
         known = self._judged.pop(stall.id, None)
         place = known or self._places.where(stall.started_at.timestamp())
-        limit = self._default if place is None or place.shared else self._limit
+        limit = self._limit_at(place)
         if not limit.enabled or stall.duration < limit.threshold:
             return None
         cost = cost_of(stall)
@@ -232,14 +268,50 @@ class Plugin:
             return None
         return Offence(stall, cost, limit.threshold, place)
 
+    def _limit_at(self, place: Place | None) -> Limit:
+        return self._default if place is None or place.shared else self._limit
+
     def _test(self, place: Place | None) -> str:
         return place.nodeid if place is not None else _OUTSIDE
 
+    def _tell_hang(self, stall: Stall, text: str) -> None:
+        """On loopwatch's own thread. What is mostly the machine's doing is told at a later age, if at all."""
+        place = self._judged.get(stall.id) or self._places.where(stall.started_at.timestamp())
+        limit = self._limit_at(place)
+        if self._terminal is None or self._hang_after is None or not limit.enabled:
+            return
+        if cost_of(stall).seconds >= max(limit.threshold, self._hang_after / 2):
+            where = f", {place}" if place is not None and str(place) else ""
+            self._terminal.write(f"\nloopwatch: {printable(self._test(place))} hangs{where}\n{text}\n\n")
 
-def _warn(offence: Offence) -> None:
-    frame = offence.cost.culprit
-    message = f"{offence.place.nodeid}: {offence.headline}"
-    if frame is None:
-        warnings.warn(message, LoopwatchWarning, stacklevel=2)
-    else:
-        warnings.warn_explicit(message, LoopwatchWarning, frame.filename, frame.lineno)
+
+def _text_of(problem: LoopBlocked | LoopwatchWarning) -> str:
+    texts = ["\n".join([offence.headline, *offence.details]) for offence in problem.offences]
+    return "\n".join(texts) or str(problem)
+
+
+def _warn_of(item: pytest.Item, offences: Sequence[Offence]) -> list[LoopwatchWarning]:
+    """Those that -W error makes errors, as one."""
+    errors: list[LoopwatchWarning] = []
+    for offence in offences:
+        frame = offence.cost.culprit
+        said = ", ".join(filter(None, [offence.headline, offence.repeats]))
+        warning = LoopwatchWarning(f"{item.nodeid}: {said}", [offence])
+        errors += _warn(warning, *((frame.filename, frame.lineno) if frame is not None else _line_of(item)))
+    if len(errors) <= 1:
+        return errors
+    together = [offence for error in errors for offence in error.offences]
+    return [LoopwatchWarning(f"{item.nodeid}: {_headlines(together)}", together)]
+
+
+def _warn(warning: LoopwatchWarning, filename: str, lineno: int) -> list[LoopwatchWarning]:
+    """What was raised."""
+    try:
+        warnings.warn_explicit(warning, None, filename, lineno)
+    except LoopwatchWarning as error:
+        return [error]
+    return []
+
+
+def _line_of(item: pytest.Item) -> tuple[str, int]:
+    return str(item.path), (item.location[1] or 0) + 1

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from loopwatch._paths import is_own, relative_path
 from loopwatch._stall import OWN, Frame, Stall, own_seconds
 from loopwatch._text import printable, seconds
 from loopwatch.pytest.cost import Cost
@@ -54,11 +55,13 @@ class Summary:
     def _where(self, frame: Frame | None) -> str:
         if frame is None:
             return "?"
-        path = frame.filename
-        if Path(path).is_absolute():
-            shorter = os.path.relpath(path, self._root)
-            path = path if shorter.startswith("..") else shorter
-        return printable(f"{path}:{frame.lineno} {frame.qualname}")
+        return printable(f"{self._short(frame.filename)}:{frame.lineno} {frame.qualname}")
+
+    def _short(self, path: str) -> str:
+        if not is_own(path):
+            return relative_path(path)
+        shorter = os.path.relpath(path, self._root) if Path(path).is_absolute() else path
+        return path if shorter.startswith("..") else shorter
 
     # --- between processes ---
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,112 +18,107 @@ from _pytest._code.code import (
 )
 from _pytest.pathlib import bestrelpath
 
-from loopwatch._culprit import inside_turn, is_import_machinery
+from loopwatch._culprit import function_of
 from loopwatch._paths import is_own
-from loopwatch._stall import Frame, Stall
-from loopwatch._text import printable, seconds
-from loopwatch.pytest.cost import Cost
-from loopwatch.pytest.places import Place
+from loopwatch._stall import Frame
+from loopwatch.pytest.offence import Offence, shown_frames
 
-NAME: Final = "LoopBlocked"
 _SOURCE_LINES_MAX: Final = 30
-_WIDTH: Final = 100
+_SHORT_SHOWN: Final = 6
+"""Short entries in a row; of more, the first and the last ones."""
 
 
-class Offence(NamedTuple):
-    """A stall that took longer than its test may."""
-
-    stall: Stall
-    cost: Cost
-    limit: float
-    place: Place
-
-    @property
-    def headline(self) -> str:
-        stall, where = self.stall, str(self.place)
-        thread = f", thread {stall.thread!r}" if stall.thread != "MainThread" else ""
-        inside = f", {where}" if where else ""
-        ongoing = " so far" if stall.ongoing else ""
-        return printable(
-            f"event loop blocked for {seconds(self.cost.seconds)}{ongoing} ({self.cost.cause}), "
-            f"limit {seconds(self.limit)}{inside}{thread}"
-        )
-
-    @property
-    def details(self) -> list[str]:
-        stall = self.stall
-        lines = [f"{seconds(part):>8} {verdict}" for verdict, part in _parts(stall)]
-        if stall.task is not None:
-            lines.append(f"task {stall.task.name!r} ({stall.task.coroutine})")
-        if stall.hint:
-            lines.append(stall.hint)
-        return [printable(line) for line in lines]
+class _Shown(NamedTuple):
+    frame: Frame
+    full: bool
+    """With the function's source. Else its line alone: library code, and functions that were shown before."""
 
 
-def _parts(stall: Stall) -> list[tuple[str, float]]:
-    parts = [(str(verdict), part) for verdict, part in stall.breakdown.items() if part >= 0.0005]
-    return sorted(parts, key=lambda part: -part[1]) if len(parts) > 1 else []
+class _LeftOut(NamedTuple):
+    frames: int
+
+    def __str__(self) -> str:
+        return f"[{self.frames} frames left out]"
 
 
-def shown_frames(cost: Cost) -> Sequence[Frame]:
-    """From the program's first frame in the turn to the culprit; all of the turn's where none is the program's."""
-    frames = [frame for frame in inside_turn(cost.frames) if not is_import_machinery(frame)]
-    if cost.culprit in frames:
-        last = max(index for index, frame in enumerate(frames) if frame == cost.culprit)
-        frames = frames[: last + 1]
-    first = next((index for index, frame in enumerate(frames) if is_own(frame.filename)), 0)
-    return frames[first:]
-
-
-def representation(offences: Sequence[Offence], style: str, here: Path) -> ExceptionChainRepr:
-    """The costliest last. `style` is pytest's --tb; paths are shown as seen from `here`."""
+def representation(offences: Sequence[Offence], name: str, style: str, here: Path) -> ExceptionChainRepr:
+    """One element for each, in this order. `name`: what pytest would call the exception; `style` is its --tb; paths
+    are shown as seen from `here`."""
     chain = []
-    ordered = sorted(offences, key=lambda offence: offence.cost.seconds)
-    for offence in ordered:
-        link = None if offence is ordered[-1] else "The event loop was blocked once more in the same place:"
-        chain.append((_traceback(offence, style, here), _crash(offence), link))
+    for offence in offences:
+        link = None if offence is offences[-1] else "The event loop was blocked in another place too:"
+        chain.append((_traceback(offence, name, style, here), _crash(offence, name), link))
     return ExceptionChainRepr(chain)
 
 
-def _crash(offence: Offence) -> ReprFileLocation:
+def _crash(offence: Offence, name: str) -> ReprFileLocation:
     frame = offence.cost.culprit
     path, line = (frame.filename, frame.lineno) if frame is not None else (offence.place.nodeid, 0)
-    return ReprFileLocation(path, line, f"{NAME}: {offence.headline}")
+    return ReprFileLocation(path, line, f"{name}: {offence.headline}")
 
 
 def _shorter(filename: str, here: Path) -> str:
     path = Path(filename)
-    return bestrelpath(here, path) if path.is_absolute() else filename
+    return min(bestrelpath(here, path), filename, key=len) if path.is_absolute() else filename
 
 
-def _traceback(offence: Offence, style: str, here: Path) -> ReprTraceback:
-    frames = shown_frames(offence.cost)
-    said = [f"E   {NAME}: {offence.headline}", *(f"E     {line}" for line in offence.details)]
+def _traceback(offence: Offence, name: str, style: str, here: Path) -> ReprTraceback:
+    said = [f"E   {name}: {offence.headline}", *(f"E     {line}" for line in offence.details)]
+    shown = list(_folded(shown_frames(offence.cost)))
     entries: list[ReprEntry | ReprEntryNative] = []
-    for frame in frames:
-        end = frame is frames[-1]
+    for each in shown:
+        last = said if each is shown[-1] else []
         if style == "native":
-            entries.append(ReprEntryNative([*_native(frame), *(f"{line[4:]}\n" for line in said if end)]))
+            entries.append(ReprEntryNative([*_native(each), *(f"{line[4:]}\n" for line in last)]))
+        elif isinstance(each, _LeftOut):
+            entries.append(ReprEntry([f"    {each}"], None, None, None, "short"))
         else:
-            kind = "short" if style in ("short", "line") else "long"
-            entries.append(_entry(frame, kind, said if end else [], _shorter(frame.filename, here)))
+            path = _shorter(each.frame.filename, here)
+            full = each.full and style not in ("short", "line")
+            entry = _full(each.frame, last, path, name) if full else _short(each.frame, last, path)
+            entries.append(entry)
     if not entries:
         entries.append(ReprEntry(said, None, None, None, "long"))
     return ReprTraceback(entries, None, "long" if style in ("auto", "long") else "short")
 
 
-def _native(frame: Frame) -> list[str]:
+def _folded(frames: Sequence[Frame]) -> Iterator[_Shown | _LeftOut]:
+    for full, run in itertools.groupby(_with_style(frames), lambda each: each.full):
+        shown = list(run)
+        left_out = len(shown) - _SHORT_SHOWN
+        if full or left_out <= 1:
+            yield from shown
+        else:
+            yield from shown[: _SHORT_SHOWN // 2]
+            yield _LeftOut(left_out)
+            yield from shown[-(_SHORT_SHOWN // 2) :]
+
+
+def _with_style(frames: Sequence[Frame]) -> Iterator[_Shown]:
+    known = set()
+    for index, frame in enumerate(frames):
+        new = function_of(frame) not in known or index == len(frames) - 1
+        known.add(function_of(frame))
+        yield _Shown(frame, new and is_own(frame.filename))
+
+
+def _native(shown: _Shown | _LeftOut) -> list[str]:
+    if isinstance(shown, _LeftOut):
+        return [f"  {shown}\n"]
+    frame = shown.frame
     source = linecache.getline(frame.filename, frame.lineno).strip()
     head = f'  File "{frame.filename}", line {frame.lineno}, in {frame.qualname}\n'
     return [head, f"    {source}\n"] if source else [head]
 
 
-def _entry(frame: Frame, style: str, said: list[str], path: str) -> ReprEntry:
-    if style == "short":
-        source = linecache.getline(frame.filename, frame.lineno).strip()
-        location = ReprFileLocation(path, frame.lineno, f"in {frame.qualname}")
-        return ReprEntry([f"    {source}", *said], None, None, location, "short")
-    location = ReprFileLocation(path, frame.lineno, NAME if said else "")
+def _short(frame: Frame, said: list[str], path: str) -> ReprEntry:
+    source = linecache.getline(frame.filename, frame.lineno).strip()
+    location = ReprFileLocation(path, frame.lineno, f"in {frame.qualname}")
+    return ReprEntry([f"    {source}", *said], None, None, location, "short")
+
+
+def _full(frame: Frame, said: list[str], path: str, name: str) -> ReprEntry:
+    location = ReprFileLocation(path, frame.lineno, name if said else "")
     return ReprEntry([*_source(frame), *said], None, None, location, "long")
 
 

@@ -157,8 +157,8 @@ static PyObject *
 slot_start(PyObject *object, PyObject *args)
 {
     lw_slot *slot = lw_slot_of(object);
-    int quietly = 0;
-    if (!PyArg_ParseTuple(args, "|p:start", &quietly)) {
+    int quietly = 0, dump_stays = 0;
+    if (!PyArg_ParseTuple(args, "|pp:start", &quietly, &dump_stays)) {
         return NULL;
     }
     lw_state *state = PyType_GetModuleState(Py_TYPE(object));
@@ -170,7 +170,7 @@ slot_start(PyObject *object, PyObject *args)
         return lw_raise(result);
     }
     /* Else it must take the descriptor of dump_to before that is closed. */
-    if (quietly && atomic_load_explicit(&slot->dump_fd, RELAXED) < 0) {
+    if (quietly && (dump_stays || atomic_load_explicit(&slot->dump_fd, RELAXED) < 0)) {
         lw_slot_start_quietly(slot);
         Py_RETURN_NONE;
     }
@@ -336,7 +336,7 @@ slot_get_hang_after(PyObject *object, void *Py_UNUSED(closure))
 
 static PyMethodDef slot_methods[] = {
     {"start", slot_start, METH_VARARGS,
-     "start(quietly=False): the watchdog looks at this loop from now on."},
+     "start(quietly=False, dump_stays=False): the watchdog looks at this loop from now on."},
     {"here", slot_here, METH_NOARGS,
      "On the loop's thread, in a callback: the loop is busy since now."},
     {"retire", slot_retire, METH_O,

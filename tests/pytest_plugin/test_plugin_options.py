@@ -21,7 +21,8 @@ def test_what_is_imported():
 
 def test_off_unless_asked(suite: Suite) -> None:
     suite.write(BLOCKS)
-    for options in ((), ("--loopwatch-threshold=1ms",), ("-p", "no:loopwatch")):
+    suite.ini("loopwatch_threshold = 1ms\nloopwatch_mode = warn\nloopwatch_hang_after = 1s\n")
+    for options in ((), ("-p", "no:loopwatch")):
         ran = suite.run(*options)
         assert ran.outcomes == {"test_blocks": "PASSED", "test_what_is_imported": "PASSED"}, ran.text
         assert "LoopBlocked" not in ran.text
@@ -39,6 +40,22 @@ def test_the_ini_file_asks(suite: Suite) -> None:
     assert suite.run("--loopwatch-threshold=10s").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("option", "outcome"),
+    [
+        ("--loopwatch-threshold=50ms", "FAILED"),
+        ("--loopwatch-mode=fail", "FAILED"),
+        ("--loopwatch-mode=report", "PASSED"),
+        ("--loopwatch-hang-after=never", "FAILED"),
+    ],
+)
+def test_an_option_asks_as_well(suite: Suite, option: str, outcome: str) -> None:
+    suite.write("async def test_blocks():\n    block(0.2)\n")
+    ran = suite.run(option)
+    assert ran.outcomes == {"test_blocks": outcome}
+    assert "where event loops were blocked" in ran.text
+
+
 def test_the_environment_switches_off(suite: Suite) -> None:
     suite.write("async def test_blocks():\n    block(0.2)\n")
     assert suite.watched(env={"LOOPWATCH": "0"}).returncode == 0
@@ -51,14 +68,17 @@ def test_the_environment_switches_off(suite: Suite) -> None:
         ("--loopwatch-threshold", "0", "a length of time from 1ms"),
         ("--loopwatch-threshold", "2h", "a length of time from 1ms"),
         ("--loopwatch-mode", "explode", "fail, warn, report"),
+        ("--loopwatch-hang-after", "0", "a length of time, as 5s or 1m, or never"),
+        ("--loopwatch-hang-after", "none", "a length of time, as 5s or 1m, or never"),
     ],
 )
 def test_wrong_options(suite: Suite, option: str, value: str, accepted: str) -> None:
+    """Also without --loopwatch."""
     suite.write("def test_it():\n    pass\n")
-    ran = suite.watched(f"{option}={value}")
-    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
-    for word in (option, value, accepted):
-        assert word in ran.text
+    for ran in (suite.watched(f"{option}={value}"), suite.run(f"{option}={value}")):
+        assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+        for word in (option, value, accepted):
+            assert word in ran.text
 
 
 def test_wrong_ini(suite: Suite) -> None:

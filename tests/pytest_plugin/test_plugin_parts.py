@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ import pytest
 
 from loopwatch import Frame, Sample, Stall, ThreadInfo, Verdict
 from loopwatch.pytest.cost import cost_of
-from loopwatch.pytest.places import Places
+from loopwatch.pytest.hangs import Terminal
+from loopwatch.pytest.offence import Offence, by_place, shown_frames
+from loopwatch.pytest.places import Place, Places
 from loopwatch.pytest.report import Summary
-from loopwatch.pytest.traceback import shown_frames
-from pytest_loopwatch import parse_mode, parse_time
+from pytest_loopwatch import parse_hang_after, parse_mode, parse_time
 
 TEST = Frame("/srv/app/test_it.py", 3, "test_it")
 HELPER = Frame("/srv/app/helper.py", 7, "fetch")
@@ -79,6 +82,61 @@ def test_the_programs_part_has_a_culprit_where_the_machine_has_most_of_the_blame
     cost = cost_of(stall)
     assert (cost.seconds, cost.culprit, cost.cause) == (pytest.approx(0.1), HELPER, Verdict.PYTHON)
     assert list(shown_frames(cost)) == [TEST, HELPER]
+
+
+def test_the_hint_is_for_what_is_charged() -> None:
+    """Not for what the stall was most."""
+    stall = stall_of(
+        sample(0.6, Verdict.NOT_SCHEDULED, TEST),
+        sample(0.3, Verdict.PYTHON, TEST),
+        sample(0.2, Verdict.BLOCKING_CALL, TEST, HELPER),
+        sample(0.2, Verdict.BLOCKING_CALL, TEST, HELPER),
+        hint="Nothing in the code: other work had the CPU.",
+    )
+    cost = cost_of(stall)
+    assert (cost.cause, cost.culprit) == (Verdict.BLOCKING_CALL, HELPER)
+    assert cost.seconds == pytest.approx(0.7)
+    assert cost.hint.startswith("Use an async library")
+
+
+def test_an_import_is_not_the_cause_of_what_is_charged() -> None:
+    stall = stall_of(
+        sample(0.5, Verdict.PYTHON, TEST, IMPORT, BODY),
+        sample(0.2, Verdict.LOCK, TEST, HELPER),
+        culprit=TEST,
+        frames=(TEST, IMPORT, BODY),
+        hint="Import lazy when the program starts, not while it serves.",
+    )
+    cost = cost_of(stall)
+    assert (cost.seconds, cost.cause, cost.culprit) == (pytest.approx(0.2), Verdict.LOCK, HELPER)
+    assert "asyncio.Lock" in cost.hint
+
+
+def test_who_held_the_gil_is_to_blame_where_somebody_saw_it() -> None:
+    """Else the frames of the sample are the loop's, which could do nothing but wait."""
+    seen = Sample(0.0, 0.2, (HELPER,), Verdict.GIL, 2, "exact")
+    stall = stall_of(sample(0.3, Verdict.GIL, TEST), seen, sample(0.6, Verdict.GC, TEST))
+    cost = cost_of(stall)
+    assert (cost.seconds, cost.cause, cost.culprit) == (pytest.approx(0.5), Verdict.GIL, HELPER)
+
+
+# --- offences ---
+
+
+def test_repeats_in_one_place_are_one_offence() -> None:
+    def offence(weight: float, frame: Frame, where: Place) -> Offence:
+        stall = stall_of(sample(weight, Verdict.LOCK, frame), culprit=frame, fingerprint=frame.qualname)
+        return Offence(stall, cost_of(stall), 0.1, where)
+
+    call, setup = Place("test_it", "call"), Place("test_it", "setup")
+    given = [(0.2, TEST, call), (0.5, TEST, call), (0.3, TEST, call), (0.4, HELPER, call), (0.1, TEST, setup)]
+    found = by_place(offence(*each) for each in given)
+    assert [(each.cost.seconds, each.repeats) for each in found] == [
+        (pytest.approx(0.1), ""),
+        (pytest.approx(0.4), ""),
+        (pytest.approx(0.5), "and 2 more in the same place, 500 ms"),
+    ]
+    assert found[-1].details[0] == found[-1].repeats
 
 
 # --- places ---
@@ -156,7 +214,39 @@ def test_what_is_no_mode() -> None:
         parse_mode("--x", "Fail")
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("never", None), ("5s", 5.0), ("50ms", 0.05), ("2h", 7200.0)])
+def test_when_a_hang_is_told(text: str, seconds: float | None) -> None:
+    assert parse_hang_after("x", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "none", "-1s", "1e3", "9" * 400, 5])
+def test_when_no_hang_is_told(text: object) -> None:
+    with pytest.raises(pytest.UsageError, match=r"^--x must be a length of time, .* or never, not "):
+        parse_hang_after("--x", text)
+
+
+# --- the terminal ---
+
+
+def test_a_process_without_standard_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "closed").open("w") as closed:
+        pass
+    for stream in (None, closed):
+        monkeypatch.setattr(sys, "__stderr__", stream)
+        assert Terminal.of_this_process() is None
+
+
 # --- the summary ---
+
+
+def test_libraries_are_named_as_they_are_imported() -> None:
+    summary = Summary(Path("/srv/app"))
+    library = Frame(json.__file__, 3, "dumps")
+    stall = stall_of(sample(0.2, Verdict.GIL, library), culprit=library)
+    summary.add(stall, cost_of(stall), "test")
+    assert next(line for line in summary.lines() if "dumps" in line).endswith(
+        "  json/__init__.py:3 dumps [test]"
+    )
 
 
 def test_summaries_of_several_processes_are_one() -> None:

@@ -48,6 +48,94 @@ def test_other_styles_of_tracebacks(suite: Suite, style: str) -> None:
         assert ran.text.index("in fetch") < ran.text.index("in block")
 
 
+def failure(text: str) -> str:
+    """What is said of the one test that failed."""
+    return text.partition("= FAILURES =")[2].partition("= loopwatch:")[0]
+
+
+@pytest.mark.parametrize("style", ["auto", "short", "native"])
+def test_library_code_is_shown_by_its_lines(suite: Suite, style: str) -> None:
+    """Here another thread holds the GIL, and nothing on its stack is the program's."""
+    suite.write(
+        """
+        import json
+        BIG = [{"number": i, "names": [str(i)] * 5} for i in range(300_000)]
+
+        async def test_dumps():
+            dumping = asyncio.create_task(asyncio.to_thread(json.dumps, BIG))
+            while not dumping.done():
+                await asyncio.sleep(0.001)
+        """
+    )
+    text = failure(suite.watched(f"--tb={style}").text)
+    assert "(gil)" in text
+    assert "'asyncio_0' held the GIL" in text
+    assert "in test_it.py::test_dumps" in text
+    assert "JSONEncoder.encode" in text
+    assert "_bootstrap" not in text, "nor what started the thread"
+    assert '"""' not in text
+    assert len(text.splitlines()) < 30
+
+
+def test_many_callbacks_of_c_functions(suite: Suite) -> None:
+    """On the stack is the loop alone; the test is named, and the library's file as it is imported."""
+    suite.write(
+        """
+        numbers = []
+
+        async def test_many():
+            loop = asyncio.get_running_loop()
+            for i in range(200_000):
+                loop.call_soon(numbers.append, i)
+            await asyncio.sleep(0)
+        """
+    )
+    ran = suite.watched("--loopwatch-threshold=20ms")
+    assert "(many-callbacks)" in ran.text
+    assert "in test_it.py::test_many" in ran.text
+    assert re.search(r"many-callbacks  asyncio/\w+\.py:\d+ ", ran.text)
+
+
+def test_repeats_are_counted(suite: Suite) -> None:
+    suite.write(
+        """
+        def recur(depth):
+            return recur(depth - 1) if depth else block(0.15)
+
+        async def test_again_and_again():
+            for _ in range(6):
+                block(0.15)
+                await asyncio.sleep(0)
+            recur(50)
+        """
+    )
+    text = failure(suite.watched().text)
+    more = [
+        int(count) for count in re.findall(r"^E     and (\d+) more in the same place, ", text, re.MULTILINE)
+    ]
+    assert len(more) == 1
+    assert 4 <= more[0] <= 6, "all, but for what a busy machine hid"
+    assert len(text.splitlines()) < 100
+
+
+def test_other_places_are_shown_too(suite: Suite) -> None:
+    suite.write(
+        """
+        def other():
+            time.sleep(0.4)
+
+        async def test_twice():
+            block(0.2)
+            await asyncio.sleep(0)
+            other()
+        """
+    )
+    text = failure(suite.watched().text)
+    assert text.count("LoopBlocked: event loop blocked") == 2
+    assert "The event loop was blocked in another place too:" in text
+    assert "more in the same place" not in text
+
+
 def test_fixtures_are_charged(suite: Suite) -> None:
     suite.write(
         """
@@ -130,8 +218,20 @@ def test_warn(suite: Suite) -> None:
     ran = suite.watched("--loopwatch-mode=warn")
     assert ran.outcomes == {"test_blocks": "PASSED"}
     assert "test_it.py:6: LoopwatchWarning: test_it.py::test_blocks: event loop blocked" in ran.text
-    as_error = suite.watched("--loopwatch-mode=warn", "-W", "error")
-    assert as_error.outcomes == {"test_blocks": "FAILED"}
+
+
+def test_warnings_that_are_errors(suite: Suite) -> None:
+    """They show the culprit, as a failure does, and take no other failure's place."""
+    suite.write(TWO_FUNCTIONS + "\nasync def test_fails():\n    fetch()\n    assert 'this' == 'that'\n")
+    ran = suite.watched("--loopwatch-mode=warn", "-W", "error")
+    assert ran.outcomes == {"test_blocks": "FAILED", "test_fails": "FAILED"}
+    blocks, _, fails = ran.text.partition("_ test_fails _")
+    marked = re.findall(r"^>   (.*)$", blocks, re.MULTILINE)
+    assert [line.strip() for line in marked] == ["fetch()", "block()", "time.sleep(seconds)"]
+    assert "E   LoopwatchWarning: event loop blocked for" in blocks
+    assert "loopwatch/pytest" not in ran.text
+    assert "AssertionError" in fails
+    assert "Captured loopwatch call" in fails
 
 
 def test_report(suite: Suite) -> None:
