@@ -4,7 +4,11 @@ somebody asks for it: installing loopwatch must not change what a pytest run imp
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Final, TypeVar
 
 import pytest
@@ -88,12 +92,36 @@ def pytest_configure(config: pytest.Config) -> None:
         "'50ms'), or that it is not watched.",
     )
     if _asked(config):
-        from loopwatch.pytest.plugin import Plugin
+        with _as_it_is():
+            from loopwatch.pytest.plugin import Plugin
 
         threshold = _chosen(config, "threshold", parse_time)
         mode = _chosen(config, "mode", parse_mode)
         hang_after = _chosen(config, "hang_after", parse_hang_after)
         config.pluginmanager.register(Plugin(config, threshold, mode, hang_after), "loopwatch-watching")
+
+
+class _Finder(MetaPathFinder):
+    """Finds loopwatch's modules as Python does."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "loopwatch":
+            return None
+        return PathFinder.find_spec(fullname, path, target)
+
+
+@contextlib.contextmanager
+def _as_it_is() -> Iterator[None]:
+    """pytest rewrites the asserts in all modules of a distribution that has a plugin. In those of loopwatch none is a
+    test's, and to import them takes twice as long that way; where the rewritten ones cannot be kept, seconds."""
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _asked(config: pytest.Config) -> bool:
