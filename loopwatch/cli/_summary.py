@@ -6,12 +6,12 @@ import collections
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from loopwatch._cost import cost_of
 from loopwatch._culprit import stood
 from loopwatch._page import Page
 from loopwatch._stall import Frame, Stall, own_seconds
 from loopwatch._text import counted, place, printable, seconds
 from loopwatch.cli._records import Run
-from loopwatch.pytest.cost import cost_of
 
 _SITES_SHOWN: Final = 5
 

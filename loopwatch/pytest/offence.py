@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from loopwatch._cost import Cost
 from loopwatch._culprit import is_import_machinery
 from loopwatch._paths import is_own
 from loopwatch._stall import Frame, Stall, Verdict
 from loopwatch._text import called, outer_frames, printable, seconds
-from loopwatch.pytest.cost import Cost
 from loopwatch.pytest.places import Place
 
 

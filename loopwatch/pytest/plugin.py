@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from loopwatch._cost import cost_of
 from loopwatch._everywhere import Layer, deliver, unwatch_all, watch_all
 from loopwatch._options import Options
 from loopwatch._registry import DELIVERY_SECONDS, registry
 from loopwatch._stall import Stall
 from loopwatch._text import printable, seconds
 from loopwatch._watch import Watch
-from loopwatch.pytest.cost import cost_of
 from loopwatch.pytest.hangs import HangLog, Terminal
 from loopwatch.pytest.offence import Offence, by_place
 from loopwatch.pytest.options import Limit, limit_of

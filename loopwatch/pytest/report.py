@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from loopwatch._cost import Cost
 from loopwatch._paths import is_own, relative_path
 from loopwatch._stall import OWN, Frame, Stall, own_seconds
 from loopwatch._text import printable, seconds
-from loopwatch.pytest.cost import Cost
 
 SHOWN: Final = 10
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopwatch import Frame, Sample, Stall, ThreadInfo, Verdict
-from loopwatch.pytest.cost import cost_of
+from loopwatch._cost import cost_of
 from loopwatch.pytest.hangs import Terminal
 from loopwatch.pytest.offence import Offence, by_place, shown_frames
 from loopwatch.pytest.places import Place, Places
