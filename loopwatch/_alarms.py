@@ -61,6 +61,13 @@ class Alarms:
                 heapq.heappop(self._heap)
             return max(0, self._heap[0][0] - monotonic_ns()) if self._heap else None
 
+    def clear(self) -> None:
+        """Nobody is there any more to make the calls."""
+        with self._lock:
+            for _, _, alarm in self._heap:
+                alarm.cancel()
+            self._heap.clear()
+
     def due(self) -> list[Callable[[], object]]:
         """Takes out those whose time has come, in their order."""
         now_ns = monotonic_ns()

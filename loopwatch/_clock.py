@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Final
 
 # Not names of a module: what freezes time replaces those in every module.
-_CLOCKS: Final = (time.monotonic_ns, time.time_ns)
+_CLOCKS: Final = (time.monotonic_ns, time.time_ns, datetime.now)
 
 
 def monotonic_ns() -> int:
@@ -24,3 +25,8 @@ def wall_ns() -> int:
 
 def wall() -> float:
     return _CLOCKS[1]() / 1e9
+
+
+def date() -> datetime:
+    """With its time zone."""
+    return _CLOCKS[2](UTC)

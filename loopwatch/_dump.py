@@ -22,9 +22,9 @@ _FLAGS: Final = (
 
 
 class DumpFile:
-    """Where one watch's dumps go."""
+    """Where dumps go, from when it was named: a number may be another file's later, which is none of ours."""
 
-    def __init__(self, dump_to: DumpTo) -> None:
+    def __init__(self, dump_to: DumpTo = None) -> None:
         self._dump_to = dump_to
         self._identity = _identity(dump_to)
 
@@ -35,7 +35,7 @@ class DumpFile:
         if to is None or to is False:
             yield STDERR if to is None else OFF
         elif isinstance(to, int):
-            yield to
+            yield to if _identity(to) == self._identity else OFF
         else:
             with named_by("dump_to"):
                 descriptor = os.open(to, _FLAGS, 0o600)
@@ -47,14 +47,13 @@ class DumpFile:
 
     @contextlib.contextmanager
     def opened_again(self) -> Iterator[int]:
-        """In a forked child. OFF where that fails, or where the number is another file's by now."""
+        """In a forked child. OFF where that fails."""
         with contextlib.ExitStack() as stack:
             try:
                 descriptor = stack.enter_context(self.opened())
-                same = _identity(self._dump_to) == self._identity
             except OSError:
-                descriptor, same = OFF, True
-            yield descriptor if same else OFF
+                descriptor = OFF
+            yield descriptor
 
 
 def _identity(dump_to: DumpTo) -> tuple[int, int] | None:
@@ -63,5 +62,5 @@ def _identity(dump_to: DumpTo) -> tuple[int, int] | None:
         return None
     try:
         return identity(os.fstat(dump_to))
-    except OSError:  # closed since it was given: a loop that comes later is watched all the same
+    except OSError:  # closed
         return None

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from loopwatch import _core, _env
-from loopwatch._dump import DumpFile
 from loopwatch._failures import quietly
 from loopwatch._install import check_capture, put
 from loopwatch._options import Options, Settings, make_settings
@@ -147,7 +146,7 @@ def _check(settings: Settings) -> None:
     """What would fail at each loop."""
     with settings.naming("capture"):
         check_capture(settings.capture)
-    with settings.naming("dump_to"), DumpFile(settings.dump_to).opened():
+    with settings.naming("dump_to"), settings.dump.opened():
         pass
 
 

@@ -20,6 +20,7 @@ access to any of them is slower for good, 0.2 to 0.6 us a turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
 import threading
 from collections.abc import Callable
@@ -228,15 +229,19 @@ class Hooks:
         if self._loop.is_running():
             self._close()
             return
-        detached = self._watch.detach(closing=True)
-        self._take_off()
-        try:
-            self._close()
-        finally:
+        detached = False
+
+        def settle() -> None:
             if detached and self._watch.automatic:
                 registry().settle_later()
             elif detached:
                 registry().settle()
+
+        with contextlib.ExitStack() as stack:  # from the last to the first, also where an interruption comes
+            stack.callback(settle)
+            stack.callback(self._close)
+            stack.callback(self._take_off)
+            detached = self._watch.detach(closing=True)
 
 
 def is_stock_epoll(selector: selectors.BaseSelector) -> bool:

@@ -152,7 +152,7 @@ def _put(loop: asyncio.AbstractEventLoop, settings: Settings, *, automatic: bool
         capture = check_capture(settings.capture)
     with settings.naming("pulse"):
         pulse = _choose_pulse(loop, settings.pulse)
-    dump = DumpFile(settings.dump_to)
+    dump = settings.dump
     plan = _Plan(loop, settings, automatic, capture, dump)
     try:
         with contextlib.ExitStack() as stack:

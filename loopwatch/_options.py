@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, TypeVar, cast
 
 from loopwatch import _env
+from loopwatch._dump import DumpFile
 from loopwatch._stall import Stall
 
 Pulse = Literal["auto", "turn", "uv", "heartbeat"]
@@ -96,6 +97,8 @@ class Settings:
     are left alone, and nobody waits until the watchdog has duplicated `dump_to`, which the tool keeps open."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Option → the environment variable that its value is from."""
+    dump: DumpFile = field(default_factory=DumpFile, repr=False, compare=False)
+    """Of `dump_to`, as it was when it was given."""
 
     @contextlib.contextmanager
     def naming(self, option: str) -> Iterator[None]:
@@ -203,7 +206,7 @@ def _check_dump_to(value: Any) -> DumpTo:
             raise OSError(number, f"dump_to must be an open descriptor, not {value}: {problem}") from None
     else:
         _check_path("dump_to", value)
-    return value
+    return cast(DumpTo, value)
 
 
 def _check_path(name: str, value: Any) -> None:
@@ -284,7 +287,7 @@ def make_settings(caller: str, options: dict[str, Any]) -> Settings:
     for name, value in options.items():
         if not isinstance(value, Default):
             values[name] = _CHECKS[name](value)
-    return Settings(**values, variables=variables)
+    return Settings(**values, variables=variables, dump=DumpFile(values.get("dump_to")))
 
 
 def _from_environment(name: str, variable: str, value: object) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from typing import NamedTuple
+
+from loopwatch._clock import date
 
 
 class Process(NamedTuple):
@@ -13,7 +14,7 @@ class Process(NamedTuple):
     """As process_started() has it; "": not known."""
 
 
-_known = os.getpid(), datetime.now(UTC).isoformat()
+_known = os.getpid(), date().isoformat()
 
 
 def process_started() -> str:
@@ -21,5 +22,5 @@ def process_started() -> str:
     also where the clock was set."""
     global _known
     if _known[0] != os.getpid():
-        _known = os.getpid(), datetime.now(UTC).isoformat()
+        _known = os.getpid(), date().isoformat()
     return _known[1]

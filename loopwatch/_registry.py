@@ -202,6 +202,7 @@ class Registry:
         """With the lock."""
         self.reporter = None
         reporter.stop(timeout)
+        self.alarms.clear()
         _core.stop_watchdog(int(timeout * 1e9))
         _core.gc_clock(False)
         _core.set_rearm(None)

@@ -14,10 +14,11 @@ import dataclasses
 import json
 import math
 import os
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from loopwatch._clock import date
 from loopwatch._linefile import LineFile
 from loopwatch._look import BOUNDS, Histogram, Value
 from loopwatch._loop_line import LoopLines
@@ -172,7 +173,7 @@ def line_of(
     head: dict[str, Any] = {
         "v": VERSION,
         "kind": kind,
-        "at": (at or datetime.now(UTC)).isoformat(),
+        "at": (at or date()).isoformat(),
         "pid": process.pid,
     }
     if process.started:

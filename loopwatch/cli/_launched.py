@@ -9,18 +9,19 @@ import contextlib
 import functools
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from loopwatch import _everywhere
+from loopwatch import _env, _everywhere
+from loopwatch._clock import monotonic
 from loopwatch._linefile import LineFile
 from loopwatch._options import Options
 from loopwatch._outlets import outlets
 from loopwatch._page import process_start
 from loopwatch._process import process_started
 from loopwatch._registry import registry
+from loopwatch._terminal import Terminal
 from loopwatch.cli._hangs import HangLog
 from loopwatch.cli._run_directory import LOOPS, note_failure
 from loopwatch.jsonl import JsonLines
@@ -45,7 +46,7 @@ class Records(JsonLines):
         self._loops_file = LineFile(directory / LOOPS)
         self._noted: set[tuple[int, int]] = set()
         self._finishing: set[int] = set()
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._note("-")
         super().__init__(to, every=_EVERY_FIRST)
 
@@ -67,11 +68,11 @@ class Records(JsonLines):
 
     def renew(self) -> None:
         super().renew()
-        self._began, self.every = time.monotonic(), _EVERY_FIRST
+        self._began, self.every = monotonic(), _EVERY_FIRST
 
     def tick(self) -> None:
         super().tick()
-        age = time.monotonic() - self._began
+        age = monotonic() - self._began
         self.every = min(_EVERY_LAST, max(_EVERY_FIRST, _EVERY_SHARE * age))
 
     def close(self) -> None:
@@ -124,7 +125,14 @@ def finish(records: Records) -> None:
 
 
 def begin(told: dict[str, Any]) -> None:
-    options: Options = {"threshold": told["threshold"], "log": HangLog(), "log_every": 0.0}
+    terminal = Terminal.of_this_process()
+    options: Options = {
+        "threshold": told["threshold"],
+        "log": False if terminal is None else HangLog(terminal),
+        "log_every": 0.0,
+    }
+    if "dump_to" not in _env.defaults():
+        options["dump_to"] = False if terminal is None else terminal.descriptor
     if "hang_after" in told:
         options["hang_after"] = told["hang_after"]
     records = Records(Path(told["directory"]), Path(told["records"]))

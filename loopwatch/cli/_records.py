@@ -144,9 +144,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open("rb") as file:
             for line in file:
-                with suppress(ValueError):  # a full disk cut it off
+                with suppress(ValueError, RecursionError):  # a full disk cut it off, or it is not ours
                     yield json.loads(line)
-    except FileNotFoundError:
+    except OSError:  # nothing was written, or the program has put something else there
         return
 
 
@@ -160,8 +160,8 @@ class _Noted(NamedTuple):
 
 def _noted(loops: Path) -> list[_Noted]:
     try:
-        text = loops.read_text()
-    except FileNotFoundError:
+        text = loops.read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return []
     rows = (line.split() for line in text.splitlines())
     return [

@@ -35,7 +35,7 @@ _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def made() -> Iterator[Path]:
     """A new one, which is gone at the end."""
     _sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
         descriptor = os.open(name, _OPEN)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # says that this run goes on

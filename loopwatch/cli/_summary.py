@@ -52,9 +52,11 @@ def failure(run: Run, limit: float, written: str) -> str:
     worst = run.worst_own
     if worst is None or own_seconds(worst.breakdown) <= limit:
         return "" if run.complete else f"loopwatch: failed: --fail-over {printable(written)} cannot be judged"
-    cost = cost_of(worst)
-    culprit = cost.culprit or worst.culprit or stood([worst])
-    what = f"{cost.cause} {seconds(own_seconds(worst.breakdown))}{_in(culprit)}"
+    own, cost = own_seconds(worst.breakdown), cost_of(worst)
+    cause, culprit = cost.cause, cost.culprit or worst.culprit or stood([worst])
+    if cost.seconds < own / 2:  # most of it was an import, which a run pays for as for anything else
+        cause, culprit = worst.verdict, worst.culprit
+    what = f"{cause} {seconds(own)}{_in(culprit)}"
     return f"loopwatch: failed: {what}, over --fail-over {printable(written)}"
 
 

@@ -16,9 +16,10 @@ from loopwatch._everywhere import Layer, deliver, unwatch_all, watch_all
 from loopwatch._options import Options
 from loopwatch._registry import DELIVERY_SECONDS, registry
 from loopwatch._stall import Stall
+from loopwatch._terminal import Terminal
 from loopwatch._text import printable, seconds
 from loopwatch._watch import Watch
-from loopwatch.pytest.hangs import HangLog, Terminal
+from loopwatch.pytest.hangs import HangLog
 from loopwatch.pytest.offence import Offence, by_place
 from loopwatch.pytest.options import Limit, limit_of
 from loopwatch.pytest.places import Place, Places, When
@@ -204,9 +205,10 @@ class Plugin:
             message = f"{item.nodeid}: stalls of its {when} were not delivered in time, and fail nothing"
             problems += _warn(LoopwatchWarning(message), *_line_of(item))
         for problem in problems:
-            if not failed:
-                raise problem
-            item.add_report_section(when, "loopwatch", _text_of(problem))
+            if failed or problem is not problems[0]:
+                item.add_report_section(when, "loopwatch", _text_of(problem))
+        if problems and not failed:
+            raise problems[0]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -7,6 +7,10 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+_NAME_MAX: Final = 60
+"""Characters: as bytes, with what is added, no file system's limit."""
 
 
 def check_place(path: Path) -> None:
@@ -34,7 +38,7 @@ def replace(path: Path, text: str) -> None:
 def _opened_beside(path: Path) -> tuple[int, Path]:
     if path.is_dir() and not path.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name[:_NAME_MAX]}.{os.urandom(4).hex()}")
     return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), beside
 
 

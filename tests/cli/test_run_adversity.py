@@ -42,6 +42,23 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path: Path, command: str)
     assert "No space left" in done.stderr
 
 
+def test_a_hang_with_standard_error_closed_is_told_to_no_file(tmp_path: Path) -> None:
+    program = write(
+        tmp_path,
+        """
+        theirs = open("theirs", "wb", 0)
+        import asyncio, os, time
+        async def main():
+            time.sleep(1.5)
+        assert theirs.fileno() == 2, theirs
+        asyncio.run(main())
+        """,
+    )
+    done = shell(tmp_path, f"$loopwatch run --hang-after 200ms {program} 2>&-")
+    assert done.returncode == 0, done
+    assert (tmp_path / "theirs").read_bytes() == b""
+
+
 # --- what is known ---
 
 

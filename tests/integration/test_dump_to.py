@@ -241,6 +241,31 @@ def refused(loop: asyncio.AbstractEventLoop, error: type[Exception], dump_to: An
     return caught.value
 
 
+@full_build
+def test_a_number_that_is_another_files_by_now_is_left_alone(tmp_path: Path) -> None:
+    """install_all was told of it; the loop comes after a program closed what it does not own."""
+    theirs = tmp_path / "theirs"
+    source = """
+        import asyncio, os, sys
+        import loopwatch
+        from scenario import hold_gil, say
+
+        ours = os.open("/dev/null", os.O_WRONLY)
+        loopwatch.install_all(threshold=0.05, hang_after=0.1, log=False, dump_to=ours)
+        os.close(ours)
+        assert os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT) == ours
+
+        async def main():
+            await asyncio.sleep(0.02)
+            hold_gil(0.8)
+
+        asyncio.run(main())
+        say(ended=True)
+    """
+    assert run_program(source, theirs).check()["ended"]
+    assert theirs.read_bytes() == b""
+
+
 def test_symbolic_link_is_refused(loop: Any, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "target")

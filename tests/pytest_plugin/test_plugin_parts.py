@@ -13,7 +13,7 @@ import pytest
 
 from loopwatch import Frame, Sample, Stall, ThreadInfo, Verdict
 from loopwatch._cost import cost_of
-from loopwatch.pytest.hangs import Terminal
+from loopwatch._terminal import Terminal
 from loopwatch.pytest.offence import Offence, by_place, shown_frames
 from loopwatch.pytest.places import Place, Places
 from loopwatch.pytest.report import Summary

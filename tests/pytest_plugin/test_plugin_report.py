@@ -74,7 +74,7 @@ def test_library_code_is_shown_by_its_lines(suite: Suite, style: str) -> None:
     assert "JSONEncoder.encode" in text
     assert "_bootstrap" not in text, "nor what started the thread"
     assert '"""' not in text
-    assert len(text.splitlines()) < 30
+    assert len(text.splitlines()) < 40, "with the docstrings of the library's functions more than 100"
 
 
 def test_many_callbacks_of_c_functions(suite: Suite) -> None:

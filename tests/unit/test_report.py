@@ -195,6 +195,14 @@ def test_a_file_is_replaced_whole_and_is_for_its_user_alone(file, tmp_path, monk
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.jsonl", "web.jsonl"]
 
 
+def test_what_a_killed_run_left_beside_it_is_in_nobodys_way(file, tmp_path):
+    (tmp_path / f".out.jsonl.{os.getpid()}").touch()
+    report.write(tmp_path / "out.jsonl", file)
+    long = tmp_path / ("x" * 240 + ".jsonl")
+    report.write(long, file)
+    assert long.stat().st_size
+
+
 @pytest.mark.parametrize("name", ["report.txt", "report", "report.json", "html"])
 def test_other_endings_are_refused_before_anything_is_read(tmp_path, name):
     with pytest.raises(ValueError, match=r"must end in \.html, \.jsonl or \.speedscope\.json"):

@@ -219,6 +219,32 @@ def test_which_stall_was_too_long(run: Any) -> None:
     assert _summary.failure(seen, 2.5, "2500ms") == "loopwatch: failed: --fail-over 2500ms cannot be judged"
 
 
+def test_an_import_that_was_too_long(run: Any) -> None:
+    """It has no cost by the plugin's measure; here it counts as what it is."""
+    importing = Frame("<frozen importlib._bootstrap>", 1360, "_find_and_load")
+    where = Frame(APP, 3, "importing slow")
+    taken = dataclasses.replace(sample(1.2, where, importing), verdict=Verdict.BLOCKING_CALL)
+    long = stall(
+        duration=1.2, breakdown={Verdict.BLOCKING_CALL: 1.2}, samples=(taken,), frames=(where,), culprit=where
+    )
+    assert _summary.failure(run([LAG], None, [long]), 0.3, "300ms") == (
+        "loopwatch: failed: blocking-call 1.20 s in importing slow (orders.py:3), over --fail-over 300ms"
+    )
+
+
+def test_records_that_are_none(run: Any, tmp_path: Path) -> None:
+    """The program may have put anything there: the run ends as it does."""
+    run([LAG])
+    records = tmp_path / "records"
+    with records.open("ab") as file:
+        file.write(b"[" * 100_000 + b"\n\xff\xfe\n7\n")
+    (tmp_path / "loops").write_bytes(b"\xff 1 2 3\n")
+    assert _records.load(records, tmp_path / "loops").turns == 10
+    records.unlink()
+    records.mkdir()
+    assert _records.load(records, tmp_path).loops == set()
+
+
 def test_what_is_not_known_is_said(run: Any) -> None:
     seen = run([LAG], {"loops": []})
     assert said(seen)[0].endswith("2 event loops were watched in 2 processes: 10 turns, busy 25% of 4.00 s")
