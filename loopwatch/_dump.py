@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from loopwatch._files import identity, named_by
+from loopwatch._files import identity, is_still, named_by
 
 if TYPE_CHECKING:
     from loopwatch._options import DumpTo
@@ -26,7 +26,9 @@ class DumpFile:
 
     def __init__(self, dump_to: DumpTo = None) -> None:
         self._dump_to = dump_to
-        self._identity = _identity(dump_to)
+        self._identity: tuple[int, int] | None = None
+        if isinstance(dump_to, int) and not isinstance(dump_to, bool):
+            self._identity = identity(os.fstat(dump_to))
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
@@ -35,7 +37,7 @@ class DumpFile:
         if to is None or to is False:
             yield STDERR if to is None else OFF
         elif isinstance(to, int):
-            yield to if _identity(to) == self._identity else OFF
+            yield to if is_still(to, self._identity) else OFF
         else:
             with named_by("dump_to"):
                 descriptor = os.open(to, _FLAGS, 0o600)
@@ -54,13 +56,3 @@ class DumpFile:
             except OSError:
                 descriptor = OFF
             yield descriptor
-
-
-def _identity(dump_to: DumpTo) -> tuple[int, int] | None:
-    """Tells files apart that a descriptor of the program's may stand for, one after the other."""
-    if not isinstance(dump_to, int) or isinstance(dump_to, bool):
-        return None
-    try:
-        return identity(os.fstat(dump_to))
-    except OSError:  # closed
-        return None

@@ -12,6 +12,15 @@ def identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def is_still(descriptor: int, file: tuple[int, int] | None) -> bool:
+    """Whether it is that file, by its identity(). The program may have closed a descriptor that it does not own, as
+    daemons do with all: then its number is nothing's, or another file's."""
+    try:
+        return identity(os.fstat(descriptor)) == file
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
 def named_by(option: str) -> Iterator[None]:
     """What the system says of a path in here names the option; class, errno and filename stay as they are."""

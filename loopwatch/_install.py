@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from loopwatch import _core, _env
-from loopwatch._dump import DumpFile
 from loopwatch._hooks import (
     Hooks,
     NativePulse,
@@ -152,12 +151,11 @@ def _put(loop: asyncio.AbstractEventLoop, settings: Settings, *, automatic: bool
         capture = check_capture(settings.capture)
     with settings.naming("pulse"):
         pulse = _choose_pulse(loop, settings.pulse)
-    dump = settings.dump
-    plan = _Plan(loop, settings, automatic, capture, dump)
+    plan = _Plan(loop, settings, automatic, capture)
     try:
         with contextlib.ExitStack() as stack:
             with settings.naming("dump_to"):
-                dump_fd = stack.enter_context(dump.opened())
+                dump_fd = stack.enter_context(settings.dump.opened())
             try:
                 return plan.carry_out(pulse, dump_fd)
             except RuntimeError as problem:
@@ -181,7 +179,6 @@ class _Plan:
     settings: Settings
     automatic: bool
     capture: NativeCapture
-    dump: DumpFile
 
     def carry_out(self, pulse: NativePulse, dump_fd: int) -> Watch:
         here = registry()
@@ -203,7 +200,6 @@ class _Plan:
             pulse="turn" if pulse == "wrapped" else pulse,
             capture=self.capture,
             automatic=self.automatic,
-            dump=self.dump,
         )
         hooks = Hooks(self.loop, slot, watch)
         hooks.put(pulse, tick_for(self.settings.threshold))

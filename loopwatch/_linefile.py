@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from loopwatch._files import identity
+from loopwatch._files import identity, is_still
 
 # O_NONBLOCK for the opening only: a FIFO without a reader is an error, not a wait.
 _FLAGS: Final = (
@@ -22,8 +22,8 @@ class LineFile:
 
     A line is written by one call, so lines of other processes cannot come between its parts. Before each, the
     file is opened again where the path does not lead to it any more (logrotate needs no signal), or the program has
-    closed a descriptor that it does not own. With `max_bytes`
-    a file that would grow beyond is renamed to `path.1`, in place of the one before.
+    closed a descriptor that it does not own. With `max_bytes` a file that would grow beyond is renamed to `path.1`,
+    in place of the one before.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int | None = None) -> None:
@@ -75,14 +75,7 @@ class LineFile:
                 self._rotate(self._descriptor)
 
     def _is_ours(self) -> bool:
-        """False where the program has closed the descriptor, as daemons do with all: its number may be another
-        file's by now."""
-        if self._descriptor is None:
-            return False
-        try:
-            return identity(os.fstat(self._descriptor)) == self._identity
-        except OSError:
-            return False
+        return self._descriptor is not None and is_still(self._descriptor, self._identity)
 
     def _moved(self) -> bool:
         try:

@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from loopwatch._failures import quietly
 from loopwatch._limit import HeldBack, Limiter
@@ -15,13 +15,26 @@ from loopwatch._options import Logger
 from loopwatch._stall import Frame, Stall
 from loopwatch._text import counted, printable, seconds
 
+T = TypeVar("T")
 
-class StallLog:
+
+class LimitedLog(Generic[T]):
     """Of one watch; on the reporter's thread."""
 
     def __init__(self, logger: Logger, every: float, counters: collections.Counter[str]) -> None:
         self._logger, self._counters = logger, counters
-        self.limiter: Limiter[Stall] = Limiter(every, self._tell_sum)
+        self.limiter: Limiter[T] = Limiter(every, self._tell_sum)
+
+    def _tell_sum(self, held_back: HeldBack[T]) -> None:
+        raise NotImplementedError
+
+    def _write(self, write: Callable[[], object]) -> None:
+        self._counters["log_errors"] += quietly(write) is not None
+
+
+class StallLog(LimitedLog[Stall]):
+    def __init__(self, logger: Logger, every: float, counters: collections.Counter[str]) -> None:
+        super().__init__(logger, every, counters)
         self._told_ongoing: int | None = None
         """The last stall that was logged while it went on: so is what comes of it."""
 
@@ -43,9 +56,6 @@ class StallLog:
 
     def _tell_sum(self, held_back: HeldBack[Stall]) -> None:
         self._write(functools.partial(log_held_back, self._logger, held_back))
-
-    def _write(self, write: Callable[[], object]) -> None:
-        self._counters["log_errors"] += quietly(write) is not None
 
 
 def log_stall(logger: Logger, stall: Stall) -> None:

@@ -206,7 +206,7 @@ def _check_dump_to(value: Any) -> DumpTo:
             raise OSError(number, f"dump_to must be an open descriptor, not {value}: {problem}") from None
     else:
         _check_path("dump_to", value)
-    return cast(DumpTo, value)
+    return value
 
 
 def _check_path(name: str, value: Any) -> None:

@@ -257,9 +257,8 @@ def _rearm(slot: _core.Slot) -> None:
         with contextlib.suppress(OSError):  # the loop goes on without a page
             status_page.join(watch.key, watch.settings.status)
         here.serve_page()
-    if watch.dump is not None:
-        with watch.dump.opened_again() as dump_fd:
-            slot.set_dump(dump_fd)
+    with watch.settings.dump.opened_again() as dump_fd:
+        slot.set_dump(dump_fd)
 
 
 def _at_exit() -> None:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopwatch._build import source_lines
 from loopwatch._culprit import blamed_frame, function_of
-from loopwatch._failures import quietly
-from loopwatch._limit import HeldBack, Limiter
-from loopwatch._log import in_the_last, log_report
+from loopwatch._limit import HeldBack
+from loopwatch._log import LimitedLog, in_the_last, log_report
 from loopwatch._options import Logger
 from loopwatch._pool import ExecutorState
 from loopwatch._stall import Frame, ThreadInfo, no_source
@@ -127,26 +126,21 @@ def build_saturation(
     )
 
 
-class SaturationLog:
-    """Of one watch, with a limit for each executor; on the reporter's thread."""
-
-    def __init__(self, logger: Logger, every: float, counters: Counter[str]) -> None:
-        self._logger, self._counters = logger, counters
-        self.limiter: Limiter[Saturation] = Limiter(every, self._tell_sum)
+class SaturationLog(LimitedLog[Saturation]):
+    """With a limit for each executor."""
 
     def take(self, saturation: Saturation) -> None:
         name = saturation.state.name
         if self.limiter.ask(name, saturation.waited):
-            self._write(saturation, saturation.summary)
+            self._log(saturation, saturation.summary)
         else:
             self.limiter.hold_back(name, saturation, saturation.waited)
 
     def _tell_sum(self, held_back: HeldBack[Saturation]) -> None:
-        self._write(held_back.worst, held_back_summary(held_back))
+        self._log(held_back.worst, held_back_summary(held_back))
 
-    def _write(self, saturation: Saturation, message: str) -> None:
-        problem = quietly(functools.partial(log_saturation, self._logger, saturation, message))
-        self._counters["log_errors"] += problem is not None
+    def _log(self, saturation: Saturation, message: str) -> None:
+        self._write(functools.partial(log_saturation, self._logger, saturation, message))
 
 
 def log_saturation(logger: Logger, saturation: Saturation, message: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 
-from loopwatch._files import identity
+from loopwatch._files import identity, is_still
 
 
 class Terminal:
@@ -29,14 +29,10 @@ class Terminal:
     def write(self, text: str) -> None:
         left = text.encode(errors="backslashreplace")
         with contextlib.suppress(OSError):
-            while left and self._is_ours():
+            while left and is_still(self.descriptor, self._identity):
                 left = left[os.write(self.descriptor, left) :]
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            if self._is_ours():
+            if is_still(self.descriptor, self._identity):
                 os.close(self.descriptor)
-
-    def _is_ours(self) -> bool:
-        """False where the program has closed all descriptors: the number may be another file's by now."""
-        return identity(os.fstat(self.descriptor)) == self._identity

@@ -32,7 +32,6 @@ from loopwatch._windows import Cell, History, StallTotal, Window
 
 if TYPE_CHECKING:
     from loopwatch._core import Slot
-    from loopwatch._dump import DumpFile
     from loopwatch._hooks import Hooks
     from loopwatch._requests import RouteStats
 
@@ -61,7 +60,6 @@ class Watch:
         *,
         pulse: Pulse,
         capture: Capture,
-        dump: DumpFile | None = None,
         automatic: bool = False,
     ) -> None:
         self._find_loop = _refer(loop, self._loop_lost)
@@ -69,7 +67,6 @@ class Watch:
         self.settings: Final = settings
         """As it was installed with."""
         self._pulse, self._capture = pulse, capture
-        self.dump: Final = dump
         self._find_hooks: Callable[[], Hooks | None] = lambda: None
         self._installed = not isinstance(slot, InertSlot)
         self.automatic: Final = automatic

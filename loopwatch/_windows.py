@@ -94,7 +94,7 @@ class _Known(TypedDict):
     max_ns: int | None
 
 
-_NONE: Final[dict[Verdict, StallTotal]] = dict.fromkeys(Verdict, StallTotal())
+_NO_STALLS: Final[dict[Verdict, StallTotal]] = dict.fromkeys(Verdict, StallTotal())
 
 
 class StallCounts:
@@ -106,7 +106,7 @@ class StallCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._totals = _NONE.copy()
+        self._totals = _NO_STALLS.copy()
         self._recent: collections.deque[tuple[int, dict[Verdict, tuple[int, int]]]] = collections.deque()
         self._by_second: collections.deque[tuple[int, int]] = collections.deque()
 

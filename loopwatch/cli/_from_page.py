@@ -13,9 +13,8 @@ from loopwatch._hints import hint
 from loopwatch._loop_line import CELL_FIELDS
 from loopwatch._page import Page
 from loopwatch._stall import Frame, Sample, Stall, TaskInfo, ThreadInfo, Verdict
-from loopwatch.cli._page_source import source_line
+from loopwatch.cli._page_source import frame_of, source_line
 
-FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>-?[0-9]{1,9}), in (?P<function>.*)')
 _HOLDER: Final = re.compile(r"The GIL was held by thread ([0-9]{1,9}):")
 _MISSING: Final = re.compile(r"  \.\.\. ([0-9]{1,9}) more frames")
 
@@ -161,8 +160,8 @@ def _stacks(text: str) -> tuple[tuple[Frame, ...], int, ThreadInfo | None]:
     stacks: list[list[Frame]] = [[]]
     missing, holder_id = 0, None
     for line in text.splitlines():
-        if found := FRAME.fullmatch(line):
-            stacks[-1].append(Frame(found["file"], int(found["line"]), found["function"]))
+        if (frame := frame_of(line)) is not None:
+            stacks[-1].append(frame)
         elif found := _HOLDER.fullmatch(line):
             holder_id = int(found[1])
             stacks.append([])

@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopwatch import _env, _everywhere
 from loopwatch._clock import monotonic
+from loopwatch._hang_log import HangLog
 from loopwatch._linefile import LineFile
 from loopwatch._options import Options
 from loopwatch._outlets import outlets
@@ -22,7 +24,6 @@ from loopwatch._page import process_start
 from loopwatch._process import process_started
 from loopwatch._registry import registry
 from loopwatch._terminal import Terminal
-from loopwatch.cli._hangs import HangLog
 from loopwatch.cli._run_directory import LOOPS, note_failure
 from loopwatch.jsonl import JsonLines
 
@@ -35,6 +36,7 @@ _EVERY_LAST: Final = 60.0
 _EVERY_SHARE: Final = 0.25
 """Of the time that it has gone on: what a process that is killed takes along unwritten is not most of its life."""
 _DELIVERY_SECONDS: Final = 0.5
+_FORMATTER: Final = logging.Formatter()
 
 
 class Records(JsonLines):
@@ -124,11 +126,16 @@ def finish(records: Records) -> None:
     records.close()
 
 
+def _tell_hang(terminal: Terminal, record: logging.LogRecord) -> None:
+    """What has ended is for the summary."""
+    terminal.write(f"loopwatch: process {os.getpid()}: {_FORMATTER.format(record)}\n")
+
+
 def begin(told: dict[str, Any]) -> None:
     terminal = Terminal.of_this_process()
     options: Options = {
         "threshold": told["threshold"],
-        "log": False if terminal is None else HangLog(terminal),
+        "log": False if terminal is None else HangLog(functools.partial(_tell_hang, terminal)),
         "log_every": 0.0,
     }
     if "dump_to" not in _env.defaults():

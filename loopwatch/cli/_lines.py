@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from loopwatch._page import Page
-from loopwatch.cli import _pages
+from loopwatch.cli import _page_check, _pages
 
 _LINE_SECONDS: Final = 1.0
 _END_SECONDS: Final = 2.0
@@ -53,7 +53,7 @@ def follow(page: Page, every: float) -> int:
 def reread(page: Page) -> Page | None:
     """The page as it is now. None: there is none any more, whether its process has ended or is no longer watched."""
     try:
-        return _pages.read(page.path)
+        return _page_check.read(page.path)
     except (OSError, ValueError):
         return None
 

@@ -22,10 +22,7 @@ _numbers = functools.partial(numbers, least=0, most=_MOST)
 
 def read(path: Path) -> Page:
     """OSError where it cannot be read, PageError where it is no page."""
-    try:
-        return sound(_page.read(path))
-    except RecursionError:
-        raise PageError(f"{path} is not a status page of loopwatch: it is nested too deeply") from None
+    return sound(_page.read(path))
 
 
 def sound(page: Page) -> Page:

@@ -1,23 +1,32 @@
-"""Source lines for the stack of a page. The page names the files, and is another process's word: none is read that is
-no source of that process."""
+"""The frames of a page's stack, and their source lines. The page names the files, and is another process's word: none
+is read that is no source of that process."""
 
 from __future__ import annotations
 
 import functools
 import io
 import os
+import re
 import stat
 import time
 import tokenize
 from typing import Final
 
 from loopwatch._page import Page
+from loopwatch._stall import Frame
 
+_FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>-?[0-9]{1,9}), in (?P<function>.*)')
 _FILES_MAX: Final = 256
 _BYTES_MAX: Final = 4 << 20
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _SLACK_NS: Final = 100_000_000
 """A process's begin is told in ticks of 10 ms, a file's change in the ticks of the kernel."""
+
+
+def frame_of(line: str) -> Frame | None:
+    """Of a line of the stack; None where it is another kind of line."""
+    found = _FRAME.fullmatch(line)
+    return Frame(found["file"], int(found["line"]), found["function"]) if found else None
 
 
 def source_line(page: Page, filename: str, line: int) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +16,8 @@ from loopwatch._page import Page
 from loopwatch._stall import Frame
 from loopwatch._text import printable, seconds, spot
 from loopwatch.cli import _families, _page_check, _pythons
-from loopwatch.cli._page_source import source_line
-
-_FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>-?[0-9]{1,9}), in (?P<function>.*)')
-
+from loopwatch.cli._page_source import frame_of, source_line
+from loopwatch.cli._say import say
 
 # --- which page ---
 
@@ -35,22 +31,16 @@ def page_of(text: str) -> Path:
     return Path(text)
 
 
-def read(path: Path) -> Page:
-    """OSError where it cannot be read, PageError where it is no page."""
-    return _page_check.read(path)
-
-
 def asked_for(text: str, command: str) -> Page | None:
     """The page that a command's argument names. None: it was said why there is none."""
     try:
-        return read(page_of(text))
+        return _page_check.read(page_of(text))
     except OSError as problem:
         told = f"{problem.filename}: {problem.strerror}" if problem.strerror else str(problem)
-        print(printable(f"loopwatch {command}: {told}"), file=sys.stderr)
-        return None
     except ValueError as problem:
-        print(printable(f"loopwatch {command}: {problem}"), file=sys.stderr)
-        return None
+        told = str(problem)
+    say(printable(f"loopwatch {command}: {told}"))
+    return None
 
 
 # --- what it says ---
@@ -222,8 +212,8 @@ def stack_lines(stall: Mapping[str, Any], page: Page) -> list[str]:
     lines: list[str] = []
     frames: list[Frame] = []
     for line in stall.get("stack", "").splitlines():
-        if found := _FRAME.fullmatch(line):
-            frames.append(Frame(found["file"], int(found["line"]), found["function"]))
+        if (frame := frame_of(line)) is not None:
+            frames.append(frame)
         else:
             lines += [*_folded(frames, page), line]
             frames = []

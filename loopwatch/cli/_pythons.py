@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,17 +18,20 @@ _BELOW_MAX: Final = 64
 
 def version(pid: int) -> tuple[int, int] | None:
     """As the names of its executable and its libraries tell; None where they do not."""
-    names = []
-    with contextlib.suppress(OSError):
-        names.append(_executable(pid).name)
-    with contextlib.suppress(OSError):
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-        names += [line.rpartition("/")[2] for line in maps.splitlines()]
-    for name in names:
+    for name in _names(pid):
         if found := _NAME.match(name):
             major, minor = found[1].split(".")
             return int(major), int(minor)
     return None
+
+
+def _names(pid: int) -> Iterator[str]:
+    """The maps last: to read them, the kernel holds up the process."""
+    with contextlib.suppress(OSError):
+        yield _executable(pid).name
+    with contextlib.suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        yield from (line.rpartition("/")[2] for line in maps.splitlines())
 
 
 def described(pid: int) -> str:

@@ -15,7 +15,7 @@ from loopwatch._linefile import LineFile
 from loopwatch._page import Page
 from loopwatch._process import Process
 from loopwatch._stall import Stall, own_seconds
-from loopwatch.cli import _from_page, _pages
+from loopwatch.cli import _from_page, _page_check
 from loopwatch.jsonl import line_of, stall_line
 from loopwatch.report.check import sound_date, sound_loop, sound_stall, sound_started
 
@@ -183,7 +183,7 @@ def _pages_of(noted: Iterable[_Noted]) -> Iterator[tuple[Page, Process]]:
         last[key] = max(row.process, last.get(key, row.process))
     for (pid, start), process in last.items():
         with suppress(OSError, ValueError):
-            page = _pages.read(_page.find(pid))
+            page = _page_check.read(_page.find(pid))
             if str(page.head["start"]) == start:
                 yield page, process
 

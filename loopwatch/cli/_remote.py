@@ -19,6 +19,7 @@ from loopwatch import _page
 from loopwatch._text import printable
 from loopwatch.cli import _pythons
 from loopwatch.cli._handover import Handover, remove_leftovers, user_of
+from loopwatch.cli._say import say
 
 _REMOTE_EXEC: Final = (3, 14)
 _LOOK_SECONDS: Final = 0.02
@@ -180,7 +181,7 @@ def _await(pid: int, handover: Handover, wait: float) -> dict[str, Any]:
             )
         if waited >= _QUIET_SECONDS and not told:
             told = True
-            print(f"waiting for the main thread of process {pid} to run Python", file=sys.stderr, flush=True)
+            say(f"waiting for the main thread of process {pid} to run Python")
         time.sleep(_LOOK_SECONDS)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from loopwatch._text import counted, printable
 from loopwatch.cli import add_command
 from loopwatch.cli._durations import duration, threshold_time
+from loopwatch.cli._say import say
 
 EXAMPLES = """\
   loopwatch attach 4242
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.pid, "attach", arguments.wait, _ANSWER, threshold=arguments.threshold, report=report
         )
     except (_remote.RemoteError, OSError) as problem:
-        print(f"loopwatch attach: {problem}", file=sys.stderr)
+        say(f"loopwatch attach: {problem}")
         return 1
     for line in _told(arguments.pid, done):
         print(line)

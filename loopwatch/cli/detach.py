@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Final
 
 from loopwatch.cli import add_command
+from loopwatch.cli._say import say
 from loopwatch.cli.attach import add_wait
 
 EXAMPLES = """\
@@ -30,10 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         done = _remote.call(arguments.pid, "detach", arguments.wait, _ANSWER)
     except (_remote.RemoteError, OSError) as problem:
-        print(f"loopwatch detach: {problem}", file=sys.stderr)
+        say(f"loopwatch detach: {problem}")
         return 1
     if not done["attached"]:
-        print(f"loopwatch detach: nothing was attached to process {arguments.pid}", file=sys.stderr)
+        say(f"loopwatch detach: nothing was attached to process {arguments.pid}")
         return 1
     left = f"; {done['left']} watched by the program itself" if done["left"] else ""
     print(f"process {arguments.pid}: detached{left}")

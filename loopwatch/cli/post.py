@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Final
 
 from loopwatch.cli import add_command
+from loopwatch.cli._say import say
 
 EXAMPLES = """\
   loopwatch post
@@ -49,7 +49,7 @@ def _list() -> int:
 
     pages = _families.known_pages()
     if not pages:
-        print("loopwatch post: no process has left a status page, or keeps one", file=sys.stderr)
+        say("loopwatch post: no process has left a status page, or keeps one")
         return 1
     print("\n".join(_page_list.lines(pages)))
     return 0

@@ -7,6 +7,7 @@ import sys
 
 from loopwatch.cli import add_command
 from loopwatch.cli._durations import duration
+from loopwatch.cli._say import say
 from loopwatch.cli.post import PAGE_HELP
 
 EXAMPLES = """\
@@ -44,6 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from loopwatch.cli import _screen
     except ImportError as problem:
-        print(f"loopwatch top: {problem}: pip install 'loopwatch[cli]'; plain lines instead", file=sys.stderr)
+        say(f"loopwatch top: {problem}: pip install 'loopwatch[cli]'; plain lines instead")
         return _lines.follow(page, arguments.every)
     return _screen.follow(page, arguments.every)

@@ -4,6 +4,7 @@ have come."""
 from __future__ import annotations
 
 import collections
+import logging
 import threading
 import warnings
 from collections.abc import Generator, Sequence
@@ -13,13 +14,13 @@ import pytest
 
 from loopwatch._cost import cost_of
 from loopwatch._everywhere import Layer, deliver, unwatch_all, watch_all
+from loopwatch._hang_log import HangLog
 from loopwatch._options import Options
 from loopwatch._registry import DELIVERY_SECONDS, registry
 from loopwatch._stall import Stall
 from loopwatch._terminal import Terminal
 from loopwatch._text import printable, seconds
 from loopwatch._watch import Watch
-from loopwatch.pytest.hangs import HangLog
 from loopwatch.pytest.offence import Offence, by_place
 from loopwatch.pytest.options import Limit, limit_of
 from loopwatch.pytest.places import Place, Places, When
@@ -276,15 +277,20 @@ class Plugin:
     def _test(self, place: Place | None) -> str:
         return place.nodeid if place is not None else _OUTSIDE
 
-    def _tell_hang(self, stall: Stall, text: str) -> None:
+    def _tell_hang(self, record: logging.LogRecord) -> None:
         """On loopwatch's own thread. What is mostly the machine's doing is told at a later age, if at all."""
+        stall: Stall | None = getattr(record, "stall", None)
+        if stall is None:
+            return
         place = self._judged.get(stall.id) or self._places.where(stall.started_at.timestamp())
         limit = self._limit_at(place)
         if self._terminal is None or self._hang_after is None or not limit.enabled:
             return
         if cost_of(stall).seconds >= max(limit.threshold, self._hang_after / 2):
             where = f", {place}" if place is not None and str(place) else ""
-            self._terminal.write(f"\nloopwatch: {printable(self._test(place))} hangs{where}\n{text}\n\n")
+            self._terminal.write(
+                f"\nloopwatch: {printable(self._test(place))} hangs{where}\n{record.stack_info}\n\n"
+            )
 
 
 def _text_of(problem: LoopBlocked | LoopwatchWarning) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from loopwatch._stall import Stall
@@ -25,7 +25,7 @@ def summary(report: Report) -> str:
 def full(report: Report) -> str:
     """The full text of the stalls, the longest first, with a count of those that are not shown."""
     ranked = _ranked(report)
-    texts = [full_stall(report, number) for number in range(1, min(len(ranked), _STALLS_SHOWN) + 1)]
+    texts = [_full_text(ranked, number) for number in range(1, min(len(ranked), _STALLS_SHOWN) + 1)]
     if len(ranked) > _STALLS_SHOWN:
         texts.append(f"And {counted(len(ranked) - _STALLS_SHOWN, 'stall')} more; --stall N shows one.")
     return "\n\n\n".join(texts)
@@ -33,7 +33,10 @@ def full(report: Report) -> str:
 
 def full_stall(report: Report, number: int) -> str:
     """Of the `number`th longest, from 1. IndexError where there are not so many."""
-    ranked = _ranked(report)
+    return _full_text(_ranked(report), number)
+
+
+def _full_text(ranked: Sequence[tuple[Lane, Stall]], number: int) -> str:
     lane, stall = ranked[number - 1]
     title = printable(f"Stall {number} of {len(ranked)}, loop of {lane.name}:")
     return f"{title}\n{stall.format()}"

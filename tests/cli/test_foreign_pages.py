@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pages import FACTS, body, write_page
 
 from loopwatch import _page
-from loopwatch.cli import _lines, _page_source, _pages
+from loopwatch.cli import _lines, _page_check, _page_source, _pages
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\n"
 
@@ -42,7 +42,7 @@ def changed(thing: Any, at: tuple[Any, ...], value: Any) -> Any:
 
 
 def shown(path: Path) -> str:
-    page = _pages.read(path)
+    page = _page_check.read(path)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert _lines.follow(page, 0.01) == 0
@@ -104,7 +104,7 @@ def test_any_other_shape_is_refused_or_shown(tmp_path: Path, where: tuple[Any, .
 @pytest.mark.parametrize("facts", [[], 7, {}, FACTS | {"pid": "1"}, FACTS | {"argv": [1]}])
 def test_a_head_of_another_shape_is_refused(tmp_path: Path, facts: Any) -> None:
     with pytest.raises(_page.PageError):
-        _pages.read(write_page(tmp_path / "page", body(), facts))
+        _page_check.read(write_page(tmp_path / "page", body(), facts))
 
 
 def test_a_heartbeat_tells_no_turns_and_no_share(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ pytest.importorskip("pyte")
 from pages import body, write_page
 from terminal import Terminal, terminal
 
-from loopwatch.cli import _pages, _screen
+from loopwatch.cli import _page_check, _pages, _screen
 
 TARGET = """
     import asyncio, os, sys
@@ -122,7 +122,7 @@ def test_a_narrow_terminal_has_all_columns(columns: int) -> None:
 
 @pytest.mark.parametrize("lines", range(5, 40))
 def test_no_heading_without_a_stall_below_it(tmp_path: Path, lines: int) -> None:
-    page = _pages.read(write_page(tmp_path / "page", body()))
+    page = _page_check.read(write_page(tmp_path / "page", body()))
     shown = _screen.draw(page, _pages.moment(page), _screen.View(), 50, lines).plain.split("\n")
     assert len(shown) == lines
     if "Last stalls" in shown:

@@ -16,7 +16,7 @@ from programs import environment, full_build, next_fact, started, wait_until
 from statuspages import current, service
 
 from loopwatch import _page
-from loopwatch.cli import _pages
+from loopwatch.cli import _page_check, _pages
 
 UNITS = {"ms": 0.001, "s": 1.0}
 
@@ -81,7 +81,7 @@ def test_the_age_is_that_of_the_page(page: Path) -> None:
     begin = time.monotonic_ns() - 60_000_000_000
     said = body()
     said["current"][0] |= {"begin": begin, "seen": begin + 900_000_000}
-    found = _pages.read(write_page(page, said))
+    found = _page_check.read(write_page(page, said))
     now = _pages.Now(time.monotonic_ns(), alive=True, stopped=False, written=True)
     assert "blocked for 900 ms so far" in _pages.current_line(found.body["current"][0], now)
     assert _pages.causes_line(found.body["current"][0]) == "python 900 ms"
@@ -93,13 +93,13 @@ def test_a_stopped_process_is_told_from_one_that_runs(page: Path) -> None:
         wait_until(lambda: current(page))
         program.send_signal(signal.SIGSTOP)
         wait_until(lambda: _page.read(page).stopped)
-        text = "\n".join(_pages.report(_pages.read(page)))
+        text = "\n".join(_pages.report(_page_check.read(page)))
         assert f"process {program.pid} is stopped: " in text
         assert "was blocked for " in text
         assert "when this was written" in text
         program.send_signal(signal.SIGCONT)
-        wait_until(lambda: "so far:" in "\n".join(_pages.report(_pages.read(page))))
-        assert "when this was written" not in "\n".join(_pages.report(_pages.read(page)))
+        wait_until(lambda: "so far:" in "\n".join(_pages.report(_page_check.read(page))))
+        assert "when this was written" not in "\n".join(_pages.report(_page_check.read(page)))
 
 
 # --- stacks ---
@@ -155,7 +155,7 @@ def past(number: int, key: int, begin: int, end: int) -> dict[str, Any]:
 def test_past_stalls_are_in_the_order_of_the_times_shown(page: Path) -> None:
     """The page has them as they came to an end."""
     said = body() | {"stalls": [past(3, 1, 2, 9), past(2, 2, 7, 8), past(1, 2, 4, 5)]}
-    text = "\n".join(_pages.report(_pages.read(write_page(page, said))))
+    text = "\n".join(_pages.report(_page_check.read(write_page(page, said))))
     assert re.findall(r"([\d.]+) s  python", text) == ["1.00", "1.00", "7.00"]
     times = re.findall(r"^  (\d\d:\d\d:\d\d)  ", text, re.MULTILINE)
     assert times == sorted(times, reverse=True)

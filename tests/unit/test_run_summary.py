@@ -16,7 +16,7 @@ from reported import loop_line
 from loopwatch import Stall, Verdict, _page
 from loopwatch._process import Process
 from loopwatch._stall import OWN, Frame, own_seconds
-from loopwatch.cli import _pages, _records, _summary
+from loopwatch.cli import _page_check, _records, _summary
 from loopwatch.jsonl import stall_line
 
 WHOLE_LAG = json.loads(loop_line(1))["lag"]
@@ -52,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(_page, "find", lambda pid: Path(f"{pid}.page"))
         head = {"pid": 99, "created": 1_799_000_000_000_000_000, "start": start}
         page = _page.Page(tmp_path / "99.page", head, PAGE | (body or {}), owner=os.geteuid())
-        monkeypatch.setattr(_pages, "read", lambda _: page)
+        monkeypatch.setattr(_page_check, "read", lambda _: page)
         return _records.load(tmp_path / "records", tmp_path / "loops")
 
     return load
