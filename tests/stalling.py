@@ -36,6 +36,21 @@ def counts(cpu: float = SECONDS) -> None:
             total += number ^ 3
 
 
+def asks_the_time() -> None:
+    """A loop that does little but call something quick in C."""
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        pass
+
+
+def packs_rows() -> None:
+    """A loop that calls something in C that takes 100 us or more."""
+    rows = list(range(2_000))
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        json.dumps(rows)
+
+
 def waits_for_lock() -> None:
     lock = threading.Lock()
     lock.acquire()

@@ -262,6 +262,29 @@ glances(PyObject *Py_UNUSED(module), PyObject *args)
     return PyLong_FromLong(moved);
 }
 
+/* How often the thread left where it is, after one glance, while it can have the GIL. */
+static PyObject *
+leaves(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *capsule, *ref;
+    lw_thread_ref thread;
+    uint32_t count = 0;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &ref) || !lw_test_thread(ref, &thread)) {
+        return NULL;
+    }
+    lw_test_snapper *handle = PyCapsule_GetPointer(capsule, LW_TEST_SNAPPER);
+    if (!handle) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    if (lw_snapshot_glance(handle->snapper, &thread)) {
+        count = lw_snapshot_leaves(handle->snapper);
+    }
+    Py_END_ALLOW_THREADS;
+    return PyLong_FromUnsignedLong(count);
+}
+
 static PyObject *
 top_here(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
@@ -313,6 +336,8 @@ PyMethodDef lw_test_frames_methods[] = {
     {"frames_time", time_snapshots, METH_VARARGS,
      "frames_time(snapper, ref, n) -> (median ns, read calls each)"},
     {"frames_glance", glance, METH_VARARGS, "frames_glance(snapper, ref) -> int"},
+    {"frames_leaves", leaves, METH_VARARGS,
+     "frames_leaves(snapper, ref) -> how often it left the instruction of a glance"},
     {"frames_glances", glances, METH_VARARGS,
      "frames_glances(snapper, ref, n) -> how many differ from the one before"},
     {"frames_top_here", top_here, METH_NOARGS,

@@ -170,6 +170,7 @@ def test_a_blocked_thread(snapper: Any, native: bool) -> None:
         assert len(glances) == 1
         assert glances != {0}
         assert core.frames_glances(snapper, target.ref, 100) == 0
+        assert core.frames_leaves(snapper, target.ref) == 0
 
 
 def test_a_thread_that_is_gone_has_no_frames(snapper: Any) -> None:
@@ -184,6 +185,29 @@ def test_a_thread_that_is_gone_has_no_frames(snapper: Any) -> None:
         assert not shot["readable"]
         assert not shot["frames"]
         core.frames_glance(snapper, target.ref)
+
+
+def test_quick_calls_in_a_row_are_told_from_a_long_one(fresh: Any) -> None:
+    """Both are found at their call in most looks; where the calls are quick, it is left all the time."""
+
+    def calls_quickly(target: Target) -> None:
+        target.ready.set()
+        while not target.let_go.is_set():
+            for _ in range(1000):
+                time.perf_counter()
+
+    def calls_for_long(target: Target) -> None:
+        numbers = list(range(1_000_000))
+        target.ready.set()
+        while not target.let_go.is_set():
+            sum(numbers)  # some milliseconds
+
+    found = []
+    for body in (calls_quickly, calls_for_long):
+        with Target(body) as target:
+            found.append(sum(core.frames_leaves(fresh, target.ref) >= 2 for _ in range(50)))
+    # The thread needs a CPU meanwhile, and the GIL.
+    assert found[0] >= 15 > 5 >= found[1], found
 
 
 def test_a_running_thread_is_seen_to_move(fresh: Any) -> None:

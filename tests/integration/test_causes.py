@@ -77,6 +77,12 @@ def test_verdicts_are_the_same_by_every_pulse(kind: str) -> None:
     assert [(stall["verdict"], stall["culprit"]) for stall in stalls] == expected()
 
 
+def test_a_loop_of_quick_calls_is_python_of_long_ones_is_native() -> None:
+    quick, long = stalls_of("watched(asks_the_time, packs_rows)")
+    assert (quick["verdict"], quick["culprit"]) == ("python", "asks_the_time")
+    assert (long["verdict"], long["culprit"]) == ("native", "packs_rows")
+
+
 @pytest.mark.parametrize("capture", ["off", "gil"])
 def test_verdict_without_raw_frames(capture: str) -> None:
     """Without frames that are read raw nothing tells Python from C; the rest the clocks say."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-PAIRS = 3
+ROUNDS = 3
 """How many pairs of quick looks one look has."""
 
 
