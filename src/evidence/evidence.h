@@ -48,7 +48,7 @@ typedef enum lw_stand {
 } lw_stand;
 
 #define LW_CALL_ARGUMENTS 6
-#define LW_GLANCE_ROUNDS 3
+#define LW_GLANCE_PAIRS 3
 
 typedef struct lw_evidence {
     uint32_t known; /* lw_known */
@@ -56,8 +56,8 @@ typedef struct lw_evidence {
     lw_stand stand;
     int32_t syscall;                       /* number, -1: none or not known */
     uint64_t arguments[LW_CALL_ARGUMENTS]; /* of the system call */
-    /* in how many rounds of quick looks, of LW_GLANCE_ROUNDS, its frame or instruction moved: it
-     * runs Python */
+    /* in how many pairs of quick looks, of LW_GLANCE_PAIRS, its frame or instruction moved: it runs
+     * Python; all of them where it left its instruction time and again in a row of looks */
     uint8_t moved;
     bool gil_others;        /* another thread held the GIL just now */
     bool in_gc;             /* a collection of this thread goes on... */

@@ -66,7 +66,7 @@ computes(const lw_evidence *const *samples, uint32_t n, uint32_t i)
     return fast;
 }
 
-/* In how many of its rounds a sample moved, -1 where that does not tell or there is no such
+/* In how many of its pairs a sample moved, -1 where that does not tell or there is no such
  * sample. */
 static int
 moves(const lw_evidence *const *samples, uint32_t n, uint32_t i)
@@ -76,15 +76,14 @@ moves(const lw_evidence *const *samples, uint32_t n, uint32_t i)
     return tells ? look->moved : -1;
 }
 
-/* Rounds of looks at Python move in 90 to 100 % of cases, also in a loop that does little but call
- * what takes less than 4 us in C; where the calls take 5 to 10 us, in 20 to 45 %; at longer ones in
- * 0 to 4 % (24 programs on CPython 3.11 and 3.13). One sample's three rounds are not enough to
+/* Pairs of looks at Python move in 55 to 100 % of cases, in a loop that mostly calls what is short
+ * in C (5 to 10 us) in 20 to 45 %; at C in 0 to 8 %. One sample's three pairs are not enough to
  * tell, so the samples around it have a say: what counts is the likeliest course of the three,
  * which seldom changes. */
 enum runs { NATIVE, CALLS, CODE, RUNS };
 
-/* 100 times the logarithm of the chance that so many of the rounds moved. */
-static const int chances[RUNS][LW_GLANCE_ROUNDS + 1] = {
+/* 100 times the logarithm of the chance that so many of the pairs moved. */
+static const int chances[RUNS][LW_GLANCE_PAIRS + 1] = {
     [NATIVE] = {-11, -238, -492, -849},
     [CALLS] = {-107, -82, -167, -361},
     [CODE] = {-361, -167, -82, -107},

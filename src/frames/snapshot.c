@@ -351,8 +351,8 @@ lw_snapshot_leaves(lw_snapper *snapper)
     uintptr_t looks[LW_LEAVES_LOOKS];
     lw_segment segments[LW_LEAVES_LOOKS];
     for (size_t i = 0; i < LW_LEAVES_LOOKS; i++) {
-        segments[i] = (lw_segment){last->frame + lw_the_layout.frame_instruction, &looks[i],
-                                   sizeof looks[i]};
+        segments[i] =
+            (lw_segment){last->frame + lw_the_layout.frame_instruction, &looks[i], sizeof looks[i]};
     }
     size_t n = lw_read_batch(snapper->reader, segments, LW_LEAVES_LOOKS);
     uint32_t leaves = 0;

@@ -51,7 +51,7 @@ add_sample(lw_eye *eye, lw_slot *slot, uint32_t i, const lw_portion *portion)
         holder.ident = (unsigned long)capture->holders[sample->holder].ident;
         stack_of(capture, sample->holder_node, &eye->holder_snapshot);
     }
-    /* Three rounds of looks and their neighbours have told Python from C already. */
+    /* Three pairs of looks and their neighbours have told Python from C already. */
     lw_evidence evidence = sample->evidence;
     evidence.known &= ~(uint32_t)LW_KNOWS_MOVED;
     lw_sight sight = {

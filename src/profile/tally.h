@@ -20,7 +20,7 @@ typedef struct lw_tally {
     uint64_t looks;                  /* the sum of counts */
     uint64_t counts[LW_SAMPLES_MAX]; /* looks, or slow turns */
     lw_ns worst_ns[LW_SAMPLES_MAX];  /* the longest of these slow turns */
-    uint32_t rounds[LW_SAMPLES_MAX]; /* looks of which it is known whether the thread moved... */
+    uint32_t pairs[LW_SAMPLES_MAX];  /* looks of which it is known whether the thread moved... */
     uint32_t moved[LW_SAMPLES_MAX];  /* ...and those in which it did */
     lw_parts parts[LW_SAMPLES_MAX];  /* one cause each */
     lw_capture capture;

@@ -138,7 +138,7 @@ snapshot_of(lw_eye *eye, lw_slot *slot, const lw_thread_ref *thread, lw_snapshot
     }
 }
 
-/* `thrifty`: with fewer clocks, and one round of looks at whether it moves in place of three. */
+/* `thrifty`: with fewer clocks, and one quick look at whether it moves in place of four. */
 static void
 take_sample(lw_eye *eye, lw_slot *slot, const lw_beat *beat, lw_ns now_ns, bool thrifty)
 {

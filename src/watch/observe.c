@@ -7,13 +7,14 @@
 
 #include "evidence/gc_clock.h"
 
+/* Two looks this far apart find the frame or the instruction of Python code moved in 55 to 100 % of
+ * cases, of C code in 0 to 8 % (measured for 3.11 to 3.15). */
+#define LW_GLANCE_GAP_NS (100 * LW_NS_PER_US)
+
 /* A loop that does little but call something quick in C stands at that call in up to 98 % of looks
  * (time.perf_counter() on CPython 3.13), as a long call does. What tells them apart is how often it
  * leaves: so often in one row of looks, and its calls take less than 4 us. */
 #define LW_LEAVES_MIN 2
-
-/* Between two rounds. */
-#define LW_GLANCE_GAP_NS (100 * LW_NS_PER_US)
 
 /* A thread that ran for longer between two looks may have gone on to anything. */
 #define LW_GLANCE_RUN_MAX_NS (3 * LW_GLANCE_GAP_NS)
@@ -184,25 +185,33 @@ look_at_gil(lw_eye *eye, const lw_thread_ref *thread, lw_evidence *out)
     }
 }
 
-/* One round of looks: whether it is elsewhere than at *glance, which is set to where it is now, or
- * leaves there all the time. */
+/* Whether it is elsewhere than at *glance, which is set to where it is now. */
 static bool
-moves(lw_eye *eye, const lw_thread_ref *thread, uint64_t *glance)
+is_elsewhere(lw_eye *eye, const lw_thread_ref *thread, uint64_t *glance)
 {
     uint64_t before = *glance;
     *glance = lw_snapshot_glance(eye->snapper, thread);
-    return *glance != before || (*glance && lw_snapshot_leaves(eye->snapper) >= LW_LEAVES_MIN);
+    return *glance != before;
 }
 
-/* Looks in LW_GLANCE_ROUNDS rounds whether it moves; says so only where it ran meanwhile. */
+static bool
+leaves_all_the_time(lw_eye *eye)
+{
+    return lw_snapshot_leaves(eye->snapper) >= LW_LEAVES_MIN;
+}
+
+/* Looks LW_GLANCE_PAIRS times whether it moves; says so only where it ran meanwhile. */
 static void
 look_at_motion(lw_eye *eye, const lw_thread_ref *thread, lw_evidence *out)
 {
     lw_ns cpu_ns = thread->has_cpu_clock ? lw_clock_ns(thread->cpu_clock) : 0;
     uint64_t glance = lw_snapshot_glance(eye->snapper, thread);
-    for (int i = 0; i < LW_GLANCE_ROUNDS; i++) {
+    for (int i = 0; i < LW_GLANCE_PAIRS; i++) {
         nanosleep(&(struct timespec){0, (long)LW_GLANCE_GAP_NS}, NULL);
-        out->moved = (uint8_t)(out->moved + moves(eye, thread, &glance));
+        out->moved = (uint8_t)(out->moved + is_elsewhere(eye, thread, &glance));
+    }
+    if (glance && out->moved < LW_GLANCE_PAIRS && leaves_all_the_time(eye)) {
+        out->moved = LW_GLANCE_PAIRS;
     }
     bool ran = !thread->has_cpu_clock || lw_clock_ns(thread->cpu_clock) > cpu_ns;
     if (glance && ran) {
@@ -289,8 +298,9 @@ lw_observe_moment_end(lw_eye *eye, lw_slot *slot, const lw_thread_ref *thread,
     bool ran = !thread->has_cpu_clock || (ran_ns && ran_ns <= LW_GLANCE_RUN_MAX_NS);
     if (moment->glance && snapshot->readable && ran && !before->gil_others) {
         uint64_t glance = moment->glance;
-        /* One round is no proof. */
-        before->moved = moves(eye, thread, &glance) ? LW_GLANCE_ROUNDS - 1 : 0;
+        bool moved = is_elsewhere(eye, thread, &glance) || (glance && leaves_all_the_time(eye));
+        /* One pair is no proof. */
+        before->moved = moved ? LW_GLANCE_PAIRS - 1 : 0;
         before->known |= glance ? LW_KNOWS_MOVED : 0;
         after->moved = before->moved;
         after->known |= before->known;

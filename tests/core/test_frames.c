@@ -277,7 +277,7 @@ leaves(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
-    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); /* to get the GIL, and a CPU */
     if (lw_snapshot_glance(handle->snapper, &thread)) {
         count = lw_snapshot_leaves(handle->snapper);
     }

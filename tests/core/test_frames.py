@@ -1,5 +1,6 @@
 """src/frames/: snapshots equal the interpreter's own frames, whatever the stack."""
 
+import itertools
 import os
 import random
 import sys
@@ -202,12 +203,14 @@ def test_quick_calls_in_a_row_are_told_from_a_long_one(fresh: Any) -> None:
         while not target.let_go.is_set():
             sum(numbers)  # some milliseconds
 
-    found = []
-    for body in (calls_quickly, calls_for_long):
-        with Target(body) as target:
-            found.append(sum(core.frames_leaves(fresh, target.ref) >= 2 for _ in range(50)))
-    # The thread needs a CPU meanwhile, and the GIL.
-    assert found[0] >= 15 > 5 >= found[1], found
+    def rows(target: Target) -> Iterator[bool]:
+        return (core.frames_leaves(fresh, target.ref) >= 2 for _ in range(1000))
+
+    with Target(calls_quickly) as target:
+        # On a busy machine most rows find it waiting for a CPU.
+        assert len(list(itertools.islice(filter(None, rows(target)), 20))) == 20
+    with Target(calls_for_long) as target:
+        assert sum(itertools.islice(rows(target), 50)) <= 5
 
 
 def test_a_running_thread_is_seen_to_move(fresh: Any) -> None:

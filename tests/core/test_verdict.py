@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import BEGIN, CLOCKS, MS, judge
 from reference import simulate, verdict
-from reference.evidence import ALL, ROUNDS, Known, Look, Stand
+from reference.evidence import ALL, PAIRS, Known, Look, Stand
 from reference.interval import Cause, Parts
 from reference.verdict import Turn
 
@@ -33,7 +33,7 @@ looks = st.builds(
     gc=spans,
     stand=st.sampled_from(Stand),
     known=st.one_of(st.just(ALL), st.integers(0, 255).map(Known)),
-    moved=st.integers(0, ROUNDS),
+    moved=st.integers(0, PAIRS),
     gil_others=st.booleans(),
     in_gc=st.booleans(),
     in_finalizer=st.booleans(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-ROUNDS = 3
+PAIRS = 3
 """How many pairs of quick looks one look has."""
 
 

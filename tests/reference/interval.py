@@ -33,7 +33,7 @@ CHANCES = (
     (-107, -82, -167, -361),
     (-361, -167, -82, -107),
 )
-"""100 times the logarithm of the chance of 0 to 3 rounds that moved: C; a loop that mostly calls C; other Python."""
+"""100 times the logarithm of the chance of 0 to 3 pairs that moved: C; a loop that mostly calls C; other Python."""
 CHANGES = (
     (0, 450, 290),
     (450, 0, 290),

@@ -14,7 +14,7 @@ from itertools import accumulate
 from random import Random
 
 from reference import schedule
-from reference.evidence import ALL, ROUNDS, Known, Look, Stand
+from reference.evidence import ALL, PAIRS, Known, Look, Stand
 from reference.interval import Cause
 from reference.verdict import Turn
 
@@ -32,7 +32,7 @@ class Atom:
     stand: Stand = Stand.RUNNING
     on_cpu: bool = False
     move: float = 0.0
-    """The chance that a round of quick looks finds the frame moved."""
+    """The chance that two quick looks find the frame moved."""
     queued: bool = False
     throttled: bool = False
     stopped: bool = False
@@ -46,7 +46,7 @@ Part = Callable[[int, Random], list[Atom]]
 
 
 def python(length: int, random: Random) -> list[Atom]:
-    return [Atom(length, Cause.PYTHON, on_cpu=True, move=random.choice((random.uniform(0.2, 0.45), random.uniform(0.9, 1.0))))]
+    return [Atom(length, Cause.PYTHON, on_cpu=True, move=random.choice((0.27, random.uniform(0.55, 0.85))))]
 
 
 def native(length: int, random: Random) -> list[Atom]:
@@ -68,7 +68,7 @@ def child(length: int, _: Random) -> list[Atom]:
     atoms, nap, left = [], 500 * US, length
     while left > 0:
         atoms += [
-            Atom(min(left, 60 * US), Cause.BLOCKING_CALL, on_cpu=True, move=0.95),
+            Atom(min(left, 60 * US), Cause.BLOCKING_CALL, on_cpu=True, move=0.7),
             Atom(max(0, min(nap, left - 60 * US)), Cause.BLOCKING_CALL, Stand.CALL),
         ]
         left -= sum(atom.length for atom in atoms[-2:])
@@ -99,7 +99,7 @@ def convoy(length: int, random: Random) -> list[Atom]:
     while left > 0:
         held = min(left, random.randint(5 * MS, 30 * MS))
         own = min(left - held, random.randint(1 * MS, 5 * MS))
-        atoms += [*gil(held, random), Atom(own, Cause.PYTHON, on_cpu=True, move=0.95)]
+        atoms += [*gil(held, random), Atom(own, Cause.PYTHON, on_cpu=True, move=0.7)]
         left -= held + own
     return atoms
 
@@ -126,7 +126,7 @@ def queued(length: int, random: Random) -> list[Atom]:
         slice_ = min(left - wait, random.randint(500 * US, 2 * MS))
         atoms += [
             Atom(wait, Cause.NOT_SCHEDULED, queued=True),
-            Atom(slice_, Cause.PYTHON, on_cpu=True, move=0.95),
+            Atom(slice_, Cause.PYTHON, on_cpu=True, move=0.7),
         ]
         left -= wait + slice_
     return atoms
@@ -285,7 +285,7 @@ class Watchdog:
             known=known,
             stand=stand,
             gil_others=others,
-            moved=sum(random.random() < atom.move for _ in range(ROUNDS)) if ran and atom.on_cpu else 0,
+            moved=sum(random.random() < atom.move for _ in range(PAIRS)) if ran and atom.on_cpu else 0,
             in_gc=atom.in_gc and bool(self.known & Known.GC),
             in_finalizer=atom.in_finalizer and bool(self.known & Known.GC),
             turn_callbacks=self.callbacks,

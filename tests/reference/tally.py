@@ -25,7 +25,7 @@ class Look(NamedTuple):
 
 class Entry:
     def __init__(self) -> None:
-        self.weight = self.count = self.worst = self.rounds = self.moved = 0
+        self.weight = self.count = self.worst = self.pairs = self.moved = 0
 
 
 Key = tuple[tuple[tuple[int, int], ...], str, int]
@@ -48,7 +48,7 @@ def fold(looks: list[Look]) -> dict[Key, Entry]:
         entry.count += look.count
         entry.worst = max(entry.worst, look.worst)
         if look.moved >= 0 and look.cause in (PYTHON, NATIVE):
-            entry.rounds += 1
+            entry.pairs += 1
             entry.moved += look.moved
     return entries
 
@@ -64,11 +64,11 @@ def settled(entries: dict[Key, Entry], key: Key) -> int:
         like = [
             entry for (other, _, _), entry in entries.items() if (other[0][:depth] if other else ()) == place
         ]
-        return sum(entry.rounds for entry in like), sum(entry.moved for entry in like)
+        return sum(entry.pairs for entry in like), sum(entry.moved for entry in like)
 
-    rounds, moved = motion(2)
-    if rounds < ENOUGH:
-        rounds, moved = motion(1)
-    if not rounds:
+    pairs, moved = motion(2)
+    if pairs < ENOUGH:
+        pairs, moved = motion(1)
+    if not pairs:
         return cause
-    return PYTHON if moved * 5 >= rounds else NATIVE
+    return PYTHON if moved * 5 >= pairs else NATIVE
