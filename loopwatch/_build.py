@@ -71,12 +71,15 @@ class Look:
     @property
     def bystander(self) -> Sample:
         """The sample with the frames of the loop's thread."""
-        return dataclasses.replace(self.sample, frames=self.loop_frames)
+        return self._with(self.loop_frames)
 
     def suspect(self, verdict: Verdict) -> Sample:
         """The sample with the frames of the thread that a stall of this verdict blames."""
-        frames = self.holder_frames if verdict is Verdict.GIL else self.loop_frames
-        return dataclasses.replace(self.sample, frames=frames)
+        return self._with(self.holder_frames if verdict is Verdict.GIL else self.loop_frames)
+
+    def _with(self, frames: tuple[Frame, ...]) -> Sample:
+        same = frames is self.sample.frames
+        return self.sample if same else dataclasses.replace(self.sample, frames=frames)
 
 
 def build_stall(record: Record, context: Context) -> Stall:

@@ -120,12 +120,13 @@ def find_sites(
     unless given."""
     lines: dict[Function, dict[Frame, float]] = defaultdict(lambda: defaultdict(float))
     found: dict[Function, list[int]] = defaultdict(list)
-    blamed: dict[tuple[tuple[Frame, ...], str | None], Frame | None] = {}  # stacks repeat
+    blamed: dict[tuple[int, str | None], Frame | None] = {}  # a stack repeats as the same object
     for index in range(len(samples)) if members is None else members:
         sample = samples[index]
-        key = sample.frames, coroutines[index] if coroutines is not None else None
+        coroutine = coroutines[index] if coroutines is not None else None
+        key = id(sample.frames), coroutine
         if key not in blamed:
-            blamed[key] = blamed_frame(key[0], own, key[1])
+            blamed[key] = blamed_frame(sample.frames, own, coroutine)
         frame = blamed[key]
         if frame is not None:
             lines[function_of(frame)][frame] += sample.weight
@@ -161,11 +162,17 @@ def heaviest(pairs: Iterable[tuple[T, float]]) -> T | None:
 
 def heaviest_stack(samples: Sequence[Sample], site: Site | None) -> Sample | None:
     """A sample with the heaviest stack that contains the culprit; without one, with the heaviest of all."""
-    if site is not None:
-        chosen = [samples[index] for index in site.members if site.frame in samples[index].frames]
-    else:
-        chosen = [sample for sample in samples if sample.frames]
-    frames = heaviest((sample.frames, sample.weight) for sample in chosen)
+    weights: dict[int, float] = defaultdict(float)
+    first: dict[int, Sample] = {}  # to compare stacks takes long, and one repeats as the same object
+    for sample in samples if site is None else (samples[index] for index in site.members):
+        weights[id(sample.frames)] += sample.weight
+        first.setdefault(id(sample.frames), sample)
+    chosen = [
+        sample
+        for sample in first.values()
+        if (site.frame in sample.frames if site is not None else sample.frames)
+    ]
+    frames = heaviest((sample.frames, weights[id(sample.frames)]) for sample in chosen)
     return next((sample for sample in chosen if sample.frames == frames), None)
 
 
