@@ -16,7 +16,7 @@ import atexit
 import dataclasses
 import logging
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from loopwatch import _core, _env
@@ -24,6 +24,7 @@ from loopwatch._failures import quietly
 from loopwatch._install import check_capture, put
 from loopwatch._options import Options, Settings, make_settings
 from loopwatch._registry import DELIVERY_SECONDS, registry
+from loopwatch._snapshot import snapshot
 from loopwatch._status import status_page
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger("loopwatch")
 _PROGRAM: Final = "install_all"
-_SNAPSHOTS_MAX: Final = 1000
 
 
 def install_all(**options: Unpack[Options]) -> None:
@@ -251,18 +251,9 @@ def running_loops() -> list[asyncio.AbstractEventLoop]:
 def _loops_with_tasks() -> list[asyncio.AbstractEventLoop]:
     tasks: list[Any] = []
     for name in ("_all_tasks", "_scheduled_tasks", "_eager_tasks"):  # 3.11; 3.12 on, both
-        tasks += _snapshot(getattr(asyncio.tasks, name, ()))
+        tasks += snapshot(getattr(asyncio.tasks, name, ()))
     loops = [task.get_loop() for task in tasks if not task.done()]
     return [loop for loop in loops if loop.is_running()]
-
-
-def _snapshot(things: Iterable[Any]) -> list[Any]:
-    for _ in range(_SNAPSHOTS_MAX):  # as asyncio.all_tasks does: other threads add to the set
-        try:
-            return list(things)
-        except RuntimeError:
-            continue
-    return []
 
 
 def _at_exit() -> None:

@@ -27,6 +27,7 @@ from loopwatch._profile import Profile
 from loopwatch._profiler import Profiler
 from loopwatch._registry import DELIVERY_SECONDS, registry
 from loopwatch._sinks import Sinks
+from loopwatch._snapshot import snapshot
 from loopwatch._stall import Stall, Verdict
 from loopwatch._windows import Cell, History, StallTotal, Window
 
@@ -143,7 +144,7 @@ class Watch:
     @property
     def stalls(self) -> tuple[Stall, ...]:
         """The last 256 that have ended, oldest first. Those that were ignored or exempt are not among them."""
-        return tuple(self.sinks.history.copy())
+        return tuple(snapshot(self.sinks.history))
 
     @property
     def lag(self) -> Lag:
