@@ -30,12 +30,7 @@ class Cost(NamedTuple):
 def cost_of(stall: Stall) -> Cost:
     """Without the import of modules: it happens once in a process, in whichever test comes first."""
     parts = _parts(stall)
-    importing = _stacks_in_import(stall)
-    imported = [
-        sample
-        for sample in stall.samples
-        if id(sample.frames) in importing and parts.get(_cause(sample, stall))
-    ]
+    imported = [sample for sample in stall.samples if parts.get(_cause(sample, stall)) and _in_import(sample)]
     seconds = max(0.0, sum(parts.values()) - sum(sample.weight for sample in imported))
     for sample in imported:
         parts[_cause(sample, stall)] -= sample.weight
@@ -43,7 +38,7 @@ def cost_of(stall: Stall) -> Cost:
     if cause is stall.verdict and not imported:
         return Cost(seconds, cause, stall.culprit, stall.frames, stall.fingerprint, stall.hint)
     # The stall itself may blame something that is not charged.
-    culprit, frames = _blamed(stall, cause, parts, importing)
+    culprit, frames = _blamed(stall, cause, parts)
     charged = dataclasses.replace(stall, breakdown={cause: seconds}, culprit=culprit, frames=frames)
     advice = hint(charged, expression_of(frames))
     return Cost(seconds, cause, culprit, frames, fingerprint(cause, culprit), advice)
@@ -65,15 +60,13 @@ def _cause(sample: Sample, stall: Stall) -> Verdict:
 
 
 def _blamed(
-    stall: Stall, cause: Verdict, charged: Container[Verdict], importing: Container[int]
+    stall: Stall, cause: Verdict, charged: Container[Verdict]
 ) -> tuple[Frame | None, tuple[Frame, ...]]:
     """The culprit and its stack; without a culprit, the stack of the stall."""
     ours = [
         index
         for index, sample in enumerate(stall.samples)
-        if _cause(sample, stall) in charged
-        and _shows_who(sample, stall)
-        and id(sample.frames) not in importing
+        if _cause(sample, stall) in charged and _shows_who(sample, stall) and not _in_import(sample)
     ]
     exactly = [index for index in ours if _cause(stall.samples[index], stall) is cause]
     sites = find_sites(stall.samples, members=exactly or ours)
@@ -88,7 +81,5 @@ def _shows_who(sample: Sample, stall: Stall) -> bool:
     return sample.verdict is not Verdict.GIL or sample.native_thread_id != stall.native_thread_id
 
 
-def _stacks_in_import(stall: Stall) -> set[int]:
-    """The ids of those tuples of frames in which a module is imported: a stack repeats as the same object."""
-    stacks = {id(sample.frames): sample.frames for sample in stall.samples}
-    return {key for key, frames in stacks.items() if any(map(is_import_machinery, frames))}
+def _in_import(sample: Sample) -> bool:
+    return any(is_import_machinery(frame) for frame in sample.frames)

@@ -160,20 +160,26 @@ def heaviest(pairs: Iterable[tuple[T, float]]) -> T | None:
     return max(totals, key=totals.__getitem__, default=None)
 
 
+def _distinct(samples: Iterable[Sample]) -> list[tuple[Sample, float]]:
+    """The first sample of each stack, with the weight of all: to compare stacks takes long, and one that repeats is
+    the same object. Equal ones that are not stay apart."""
+    first: dict[int, Sample] = {}
+    weights: dict[int, float] = defaultdict(float)
+    for sample in samples:
+        first.setdefault(id(sample.frames), sample)
+        weights[id(sample.frames)] += sample.weight
+    return [(sample, weights[key]) for key, sample in first.items()]
+
+
 def heaviest_stack(samples: Sequence[Sample], site: Site | None) -> Sample | None:
     """A sample with the heaviest stack that contains the culprit; without one, with the heaviest of all."""
-    weights: dict[int, float] = defaultdict(float)
-    first: dict[int, Sample] = {}  # to compare stacks takes long, and one repeats as the same object
-    for sample in samples if site is None else (samples[index] for index in site.members):
-        weights[id(sample.frames)] += sample.weight
-        first.setdefault(id(sample.frames), sample)
-    chosen = [
-        sample
-        for sample in first.values()
-        if (site.frame in sample.frames if site is not None else sample.frames)
-    ]
-    frames = heaviest((sample.frames, weights[id(sample.frames)]) for sample in chosen)
-    return next((sample for sample in chosen if sample.frames == frames), None)
+    if site is not None:
+        members = _distinct(samples[index] for index in site.members)
+        chosen = [(sample, weight) for sample, weight in members if site.frame in sample.frames]
+    else:
+        chosen = [(sample, weight) for sample, weight in _distinct(samples) if sample.frames]
+    frames = heaviest((sample.frames, weight) for sample, weight in chosen)
+    return next((sample for sample, _ in chosen if sample.frames == frames), None)
 
 
 def fingerprint(verdict: Verdict, culprit: Frame | None) -> str:

@@ -24,7 +24,7 @@ from loopwatch._failures import quietly
 from loopwatch._install import check_capture, put
 from loopwatch._options import Options, Settings, make_settings
 from loopwatch._registry import DELIVERY_SECONDS, registry
-from loopwatch._snapshot import snapshot
+from loopwatch._shared import copy_shared
 from loopwatch._status import status_page
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def running_loops() -> list[asyncio.AbstractEventLoop]:
 def _loops_with_tasks() -> list[asyncio.AbstractEventLoop]:
     tasks: list[Any] = []
     for name in ("_all_tasks", "_scheduled_tasks", "_eager_tasks"):  # 3.11; 3.12 on, both
-        tasks += snapshot(getattr(asyncio.tasks, name, ()))
+        tasks += copy_shared(getattr(asyncio.tasks, name, ()))
     loops = [task.get_loop() for task in tasks if not task.done()]
     return [loop for loop in loops if loop.is_running()]
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from loopwatch._clock import monotonic_ns
+from loopwatch._shared import copy_shared
 
 ENTRIES_MAX: Final = 4096
 """Calls remembered one by one. Of more that wait at once, every second, fourth... is: the oldest wait is then
@@ -216,13 +217,10 @@ class Calls:
     def threads(self) -> list[threading.Thread]:
         """The workers, in the order of their names where these are numbered."""
         pool = self._pool()
-        while pool is not None:
-            try:
-                found = [thread for thread in pool._threads if isinstance(thread, threading.Thread)]
-            except RuntimeError:  # one was started while we looked
-                continue
-            return sorted(found, key=lambda thread: (len(thread.name), thread.name))
-        return []
+        if pool is None:
+            return []
+        found = [thread for thread in copy_shared(pool._threads) if isinstance(thread, threading.Thread)]
+        return sorted(found, key=lambda thread: (len(thread.name), thread.name))
 
 
 Seen = Callable[[ThreadPoolExecutor, int, object], None]

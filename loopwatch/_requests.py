@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from loopwatch import _core
 from loopwatch._registry import registry
-from loopwatch._snapshot import snapshot
+from loopwatch._shared import copy_shared
 from loopwatch._stall import Stall, Verdict
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Requests:
         if request is not None:
             trace: Mapping[str, str] = request.scope.get(_TRACE, _UNTRACED)
             return trace
-        return next((past.trace for past in snapshot(self._past) if past.id == request_id), _UNTRACED)
+        return next((past.trace for past in copy_shared(self._past) if past.id == request_id), _UNTRACED)
 
     def note(self, record: Record, stall: Stall) -> None:
         """A stall has ended: who made it, and who lived through it."""
@@ -179,7 +179,7 @@ class Requests:
             maker = _maker(record)
         while self._past and self._past[0].ended_ns <= begin_ns:
             self._past.popleft()
-        for past in snapshot(self._past):
+        for past in copy_shared(self._past):
             if past.id != maker:
                 self._suffer(past.number, max(begin_ns, past.begun_ns), min(end_ns, past.ended_ns))
         for request in self._in_flight.copy().values():

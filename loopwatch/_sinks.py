@@ -18,7 +18,7 @@ from loopwatch._options import Ignore, Settings
 from loopwatch._outlets import outlets
 from loopwatch._paths import is_main, module_name
 from loopwatch._requests import Requests
-from loopwatch._snapshot import snapshot
+from loopwatch._shared import copy_shared
 from loopwatch._stall import Stall
 from loopwatch._windows import StallCounts
 
@@ -72,7 +72,7 @@ class Sinks:
     def build(self, record: Record) -> Stall:
         """The Stall of a record, redacted."""
         settings = self._settings
-        captured = tuple(look for look in snapshot(self._captured) if look.turn == record["turn"])
+        captured = tuple(look for look in copy_shared(self._captured) if look.turn == record["turn"])
         labels = self.requests.labels(record)
         return build_stall(record, Context(self._find_loop(), settings.own, self.redact, captured, labels))
 

@@ -26,8 +26,8 @@ from loopwatch._outlets import outlets
 from loopwatch._profile import Profile
 from loopwatch._profiler import Profiler
 from loopwatch._registry import DELIVERY_SECONDS, registry
+from loopwatch._shared import copy_shared
 from loopwatch._sinks import Sinks
-from loopwatch._snapshot import snapshot
 from loopwatch._stall import Stall, Verdict
 from loopwatch._windows import Cell, History, StallTotal, Window
 
@@ -144,7 +144,7 @@ class Watch:
     @property
     def stalls(self) -> tuple[Stall, ...]:
         """The last 256 that have ended, oldest first. Those that were ignored or exempt are not among them."""
-        return tuple(snapshot(self.sinks.history))
+        return tuple(copy_shared(self.sinks.history))
 
     @property
     def lag(self) -> Lag:

@@ -343,7 +343,7 @@ lw_snapshot_glance(lw_snapper *snapper, const lw_thread_ref *thread)
     return folded ? folded : 1;
 }
 
-/* All in one batch, which the kernel reads one after the other: that makes a look cost some 20 ns. */
+/* All in one batch, which the kernel reads one after the other: that makes a look cost some 40 ns. */
 uint32_t
 lw_snapshot_leaves(lw_snapper *snapper)
 {

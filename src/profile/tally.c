@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* Pairs of looks at Python move in 55 to 85 % of cases, in a loop that mostly calls something short
- * in C in 30 %, at C in 0 to 8 % (evidence/interval.c). */
+/* Between how often pairs of looks at Python move, and how often at C: evidence/interval.c. */
 #define PYTHON_MOVES 5 /* at least one in so many */
 #define ENOUGH 8       /* pairs on one line that need not be helped by the rest of its function */
 

@@ -210,12 +210,12 @@ look_at_motion(lw_eye *eye, const lw_thread_ref *thread, lw_evidence *out)
         nanosleep(&(struct timespec){0, (long)LW_GLANCE_GAP_NS}, NULL);
         out->moved = (uint8_t)(out->moved + is_elsewhere(eye, thread, &glance));
     }
-    if (glance && out->moved < LW_GLANCE_PAIRS && leaves_all_the_time(eye)) {
-        out->moved = LW_GLANCE_PAIRS;
-    }
     bool ran = !thread->has_cpu_clock || lw_clock_ns(thread->cpu_clock) > cpu_ns;
     if (glance && ran) {
         out->known |= LW_KNOWS_MOVED;
+        if (out->moved < LW_GLANCE_PAIRS && leaves_all_the_time(eye)) {
+            out->moved = LW_GLANCE_PAIRS;
+        }
     }
 }
 

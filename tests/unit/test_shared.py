@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from loopwatch._snapshot import snapshot
+from loopwatch._shared import copy_shared
 
 
 class Changing:
@@ -25,9 +25,9 @@ class Changing:
 
 
 def test_it_is_tried_again_but_not_for_ever() -> None:
-    assert snapshot(Changing(0)) == [1, 2]
-    assert snapshot(Changing(3)) == [1, 2]
-    assert snapshot(Changing(float("inf"))) == []
+    assert copy_shared(Changing(0)) == [1, 2]
+    assert copy_shared(Changing(3)) == [1, 2]
+    assert copy_shared(Changing(float("inf"))) == []
 
 
 def test_a_deque_to_which_another_thread_adds() -> None:
@@ -44,7 +44,7 @@ def test_a_deque_to_which_another_thread_adds() -> None:
     thread = threading.Thread(target=adds)
     thread.start()
     try:
-        copies = [snapshot(numbers) for _ in range(500)]
+        copies = [copy_shared(numbers) for _ in range(500)]
     finally:
         over.set()
         thread.join()
